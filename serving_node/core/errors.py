@@ -1,0 +1,19 @@
+"""The node's one exception. Frontends map its code to HTTP or gRPC numbers; nobody else knows those."""
+
+from __future__ import annotations
+
+from serving_node.contract.errors import ErrorCode
+
+
+class InferenceError(Exception):
+    """A request, or an operation on the repository, failed with a code and a sentence for the caller."""
+
+    __slots__ = ("code", "message")
+
+    def __init__(self, code: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+    def __repr__(self) -> str:
+        return f"InferenceError({self.code.value}, {self.message!r})"

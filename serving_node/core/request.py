@@ -1,0 +1,86 @@
+"""The one request type and the one response type under every protocol.
+
+A request is plain data plus one callback, so that frontends could run in another process later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from serving_node.core.errors import InferenceError
+from serving_node.core.tensor import Tensor
+
+Parameter = bool | int | float | str
+
+
+@dataclass(slots=True)
+class RequestedOutput:
+    """One output that the caller asks for. ``parameters`` are left to the frontend (binary_data, classification...)."""
+
+    name: str
+    parameters: dict[str, Parameter] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Timing:
+    """Where the time of a request went, in nanoseconds."""
+
+    queue_ns: int = 0
+    compute_input_ns: int = 0
+    compute_infer_ns: int = 0
+    compute_output_ns: int = 0
+
+
+@dataclass(slots=True)
+class InferenceResponse:
+    """One answer. With ``error`` set, ``outputs`` is empty."""
+
+    model_name: str
+    model_version: str
+    id: str = ""
+    outputs: list[Tensor] = field(default_factory=list)
+    parameters: dict[str, Parameter] = field(default_factory=dict)
+    error: InferenceError | None = None
+    final: bool = True
+    timing: Timing | None = None
+
+
+@dataclass(slots=True)
+class InferenceRequest:
+    """One inference request, from any protocol.
+
+    Units: ``timeout_us`` microseconds in the queue (Triton's request parameter); ``arrival_ns`` and
+    ``deadline_ns`` monotonic nanoseconds, ``deadline_ns`` 0 meaning none.
+    Ownership: after ``DataPlane.infer`` returns, the scheduler owns the request until it has called
+    ``on_response`` with ``final=True`` exactly once.
+    Concurrency: ``on_response`` is always called on the event loop's thread.
+    """
+
+    model_name: str
+    model_version: str
+    inputs: list[Tensor]
+    on_response: Callable[[InferenceResponse], None]
+    id: str = ""
+    outputs: list[RequestedOutput] = field(default_factory=list)
+    parameters: dict[str, Parameter] = field(default_factory=dict)
+    priority: int = 0
+    timeout_us: int = 0
+    sequence_id: int | str = 0
+    sequence_start: bool = False
+    sequence_end: bool = False
+    arrival_ns: int = 0
+    deadline_ns: int = 0
+    sticky_key: str = ""
+    # Filled by the dataplane: rows of the batch dimension, 1 when the model has none.
+    batch_size: int = 1
+    # Set by ``cancel``; schedulers drop a cancelled request while it is queued.
+    cancelled: bool = False
+    on_cancel: Callable[[InferenceRequest], None] | None = None
+
+    def cancel(self) -> None:
+        """The caller has left or its deadline has passed. Idempotent; never pre-empts a running batch."""
+        if not self.cancelled:
+            self.cancelled = True
+            if self.on_cancel is not None:
+                self.on_cancel(self)
