@@ -85,9 +85,7 @@ def encode_bytes_elements(array: npt.NDArray[np.generic]) -> bytes:
     return b"".join(parts)
 
 
-def decode_bytes_elements(
-    data: memoryview | bytes | bytearray, name: str, count: int
-) -> npt.NDArray[np.object_]:
+def decode_bytes_elements(data: memoryview | bytes | bytearray, name: str, count: int) -> npt.NDArray[np.object_]:
     """Return the ``count`` elements of a BYTES tensor as a flat object array of bytes.
 
     Raises:
