@@ -1,0 +1,74 @@
+"""One ready version of a model: its config, its scheduler, its counters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from serving_node.core.metadata import ModelMetadata
+from serving_node.core.request import InferenceRequest
+
+if TYPE_CHECKING:
+    from serving_node.contract.proto import model_config_pb2
+    from serving_node.contract.signature import ModelSignature
+    from serving_node.observability.statistics import ModelStatistics
+    from serving_node.scheduling.io_rules import IoRules
+
+
+class RequestScheduler(Protocol):
+    """What a served model needs of a scheduler."""
+
+    def submit(self, request: InferenceRequest) -> None:
+        """Queue a validated request.
+
+        Ownership: the scheduler owns the request until it has called ``on_response`` with ``final``.
+
+        Raises:
+            InferenceError: UNAVAILABLE when the queue is full or the scheduler is stopping.
+        """
+
+    def pending_count(self) -> int:
+        """Return how many requests wait for execution."""
+
+    def inflight_count(self) -> int:
+        """Return how many requests wait or run."""
+
+    async def drain(self, timeout_seconds: float) -> bool:
+        """Take no new requests and wait for those inside. Returns False when the time ran out."""
+
+    async def close(self, timeout_seconds: float = 10.0) -> None:
+        """Stop now: answer what is queued with UNAVAILABLE, let running batches end, free the instances."""
+
+
+@dataclass(slots=True)
+class ServedModel:
+    """One version that answers requests.
+
+    ``unit`` is the control plane's id of the version under its config, empty on a stand-alone node.
+    ``config`` is completed and normalised; ``signature`` is what the model file says, if it says anything.
+    """
+
+    name: str
+    version: int
+    unit: str
+    config: model_config_pb2.ModelConfig
+    signature: ModelSignature | None
+    metadata: ModelMetadata
+    rules: IoRules
+    scheduler: RequestScheduler
+    statistics: ModelStatistics
+    max_batch_size: int
+    load_seconds: float
+    memory_bytes: int
+
+    def submit(self, request: InferenceRequest) -> None:
+        """Queue a request whose tensors were checked against ``rules``. See ``RequestScheduler.submit``."""
+        self.scheduler.submit(request)
+
+    async def drain(self, timeout_seconds: float) -> bool:
+        """Take no new requests and wait for those inside. Returns False when the time ran out."""
+        return await self.scheduler.drain(timeout_seconds)
+
+    async def close(self, timeout_seconds: float = 10.0) -> None:
+        """Stop, answer what is queued, free the engine. Idempotent."""
+        await self.scheduler.close(timeout_seconds)
