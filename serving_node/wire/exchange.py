@@ -1,0 +1,149 @@
+"""One HTTP/1.1 request and its answer, as handlers see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Protocol
+
+Buffer = bytes | bytearray | memoryview
+Headers = Sequence[tuple[bytes, bytes]]
+
+_STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
+_NO_BODY = frozenset({204, 304})
+
+
+class ExchangeConnection(Protocol):
+    """What an exchange needs from its connection."""
+
+    closed: bool
+    shutting_down: bool
+    peer: str
+
+    def write(self, exchange: HttpExchange, parts: list[Buffer]) -> None:
+        """Send parts of an answer, now or when all earlier requests are answered."""
+
+    def is_last(self, exchange: HttpExchange) -> bool:
+        """Return whether no request was received after that of ``exchange``."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestHead:
+    """What a request says before its body. Shared by all requests with the same head: never changed."""
+
+    method: str
+    path: bytes
+    query: bytes
+    headers: dict[bytes, bytes]
+    content_length: int
+    keep_alive: bool
+    old: bool  # HTTP/1.0: no chunked answers, keep-alive must be said
+
+
+class HttpExchange:
+    """One request and its answer. May be answered now or later, from the event loop's thread.
+
+    ``path`` and ``query`` are raw (percent-encoded) bytes; ``headers`` has lower-case names, repeated ones joined
+    by ``", "``, and must not be changed. ``body`` owns its memory. ``on_disconnect`` is called at most once, and
+    only while the exchange is unanswered or streaming. ``keep_alive``, ``held``, ``streaming`` and ``done`` belong to
+    the connection.
+    """
+
+    __slots__ = (
+        "_connection",
+        "_old",
+        "body",
+        "done",
+        "headers",
+        "held",
+        "keep_alive",
+        "method",
+        "on_disconnect",
+        "path",
+        "query",
+        "streaming",
+    )
+
+    def __init__(self, connection: ExchangeConnection, head: RequestHead, body: memoryview | bytes) -> None:
+        self.method = head.method
+        self.path = head.path
+        self.query = head.query
+        self.headers = head.headers
+        self.body = memoryview(body)
+        self.on_disconnect: Callable[[], None] | None = None
+        self._connection = connection
+        self.keep_alive = head.keep_alive
+        self._old = head.old
+        self.held: list[Buffer] | None = None  # output that waits for the answers of earlier requests
+        self.streaming = False
+        self.done = False
+
+    @property
+    def disconnected(self) -> bool:
+        """True once the client is gone: answers go nowhere."""
+        return self._connection.closed
+
+    @property
+    def peer(self) -> str:
+        """Address of the client, for logs."""
+        return self._connection.peer
+
+    def respond(self, status: int, headers: Headers, body: Sequence[Buffer] = ()) -> None:
+        """Send the whole answer, in one write. Buffers must stay unchanged until sent. Content-Length is added."""
+        if self.done or self.streaming:
+            raise RuntimeError("the exchange is already answered")
+        self.done = True
+        length = 0
+        for part in body:
+            length += part.nbytes if type(part) is memoryview else len(part)
+        head = [_STATUS_LINES[status]]
+        for name, value in headers:
+            head += (name, b": ", value, b"\r\n")
+        if status not in _NO_BODY:
+            head.append(b"content-length: %d\r\n" % length)
+        self._end_head(head)
+        out: list[Buffer] = [b"".join(head)]
+        if self.method != "HEAD" and status not in _NO_BODY:
+            out.extend(body)
+        self._connection.write(self, out)
+
+    def start_stream(self, status: int, headers: Headers) -> None:
+        """Send the head of an answer whose length is unknown."""
+        if self.done or self.streaming:
+            raise RuntimeError("the exchange is already answered")
+        self.streaming = True
+        head = [_STATUS_LINES[status]]
+        for name, value in headers:
+            head += (name, b": ", value, b"\r\n")
+        if self._old:
+            self.keep_alive = False  # HTTP/1.0 knows the end of the body only by the end of the connection
+        else:
+            head.append(b"transfer-encoding: chunked\r\n")
+        self._end_head(head)
+        self._connection.write(self, [b"".join(head)])
+
+    def send_chunk(self, chunk: Buffer) -> None:
+        """Send one piece of the body. Empty pieces are skipped."""
+        if not self.streaming or self.done:
+            raise RuntimeError("the exchange does not stream")
+        size = chunk.nbytes if type(chunk) is memoryview else len(chunk)
+        if size == 0 or self.method == "HEAD":
+            return
+        self._connection.write(self, [chunk] if self._old else [b"%x\r\n" % size, chunk, b"\r\n"])
+
+    def end_stream(self) -> None:
+        """End the body."""
+        if not self.streaming or self.done:
+            raise RuntimeError("the exchange does not stream")
+        self.done = True
+        self._connection.write(self, [] if self._old or self.method == "HEAD" else [b"0\r\n\r\n"])
+
+    def _end_head(self, head: list[bytes]) -> None:
+        if self.keep_alive and self._connection.shutting_down and self._connection.is_last(self):
+            self.keep_alive = False
+        if not self.keep_alive:
+            head.append(b"connection: close\r\n")
+        elif self._old:
+            head.append(b"connection: keep-alive\r\n")
+        head.append(b"\r\n")
