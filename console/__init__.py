@@ -1,0 +1,1 @@
+"""Everything HTTP: settings, REST API, pages, uploads and live streams."""

@@ -1,0 +1,1 @@
+"""Everything in the background: tasks, reconcile, checks, observation."""

@@ -1,0 +1,230 @@
+"""All settings. Nothing exists only in production; what must differ is read from the environment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import dj_database_url
+import django_stubs_ext
+from csp.constants import NONE, SELF
+
+from console.settings import env
+
+django_stubs_ext.monkeypatch()
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+# A wheel carries templates and static files inside the package, a checkout beside it.
+_ASSETS = _PACKAGE if (_PACKAGE / "templates").is_dir() else _PACKAGE.parent
+
+DEBUG = env.flag("FLOTILLA_DEBUG")
+DATA_DIR = Path(env.text("FLOTILLA_DATA_DIR", str(Path.cwd() / "data")))
+PUBLIC_URL = env.text("FLOTILLA_PUBLIC_URL", "http://127.0.0.1:7070")
+# Only for commands that need no secret (checks, migrations files, tests); ``flotilla up`` always sets a real one.
+SECRET_KEY = env.text("FLOTILLA_SECRET_KEY", "insecure-only-for-commands-without-a-server")
+ALLOWED_HOSTS = env.words("FLOTILLA_ALLOWED_HOSTS", "127.0.0.1,localhost,[::1],testserver")
+CSRF_TRUSTED_ORIGINS = env.words("FLOTILLA_TRUSTED_ORIGINS", PUBLIC_URL)
+
+INSTALLED_APPS = [
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.admin",
+    "servestatic.runserver_nostatic",
+    "django.contrib.staticfiles",
+    "pgtrigger",
+    "django_celery_beat",
+    "rest_framework",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
+    "django_filters",
+    "django_htmx",
+    "django_cotton.apps.SimpleAppConfig",
+    "csp",
+    "registry.apps.RegistryConfig",
+    "workers.apps.WorkersConfig",
+    "console.apps.ConsoleConfig",
+]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "servestatic.middleware.ServeStaticMiddleware",
+    "console.middleware.request_context.RequestContextMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.locale.LocaleMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "csp.middleware.CSPMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+]
+
+ROOT_URLCONF = "console.urls"
+ASGI_APPLICATION = "console.asgi.application"
+WSGI_APPLICATION = "console.wsgi.application"
+
+TEMPLATES: list[dict[str, Any]] = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [_ASSETS / "templates"],
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+                "django.template.context_processors.i18n",
+            ],
+            "loaders": [
+                (
+                    "django.template.loaders.cached.Loader",
+                    [
+                        "django_cotton.cotton_loader.Loader",
+                        "django.template.loaders.filesystem.Loader",
+                        "django.template.loaders.app_directories.Loader",
+                    ],
+                )
+            ],
+            "builtins": ["django_cotton.templatetags.cotton"],
+        },
+    }
+]
+
+DATABASE_URL = env.text("DATABASE_URL", "postgres://flotilla@127.0.0.1:7432/flotilla")
+DATABASES = {"default": dj_database_url.parse(DATABASE_URL)}
+# The web runs under ASGI, where persistent connections leak: it uses a pool. Workers keep one connection each.
+if env.flag("FLOTILLA_DB_POOL"):
+    DATABASES["default"].setdefault("OPTIONS", {})["pool"] = {"min_size": 2, "max_size": 16, "timeout": 10}
+else:
+    DATABASES["default"]["CONN_MAX_AGE"] = env.integer("FLOTILLA_DB_CONN_MAX_AGE", 0)
+DATABASES["default"].setdefault("OPTIONS", {})["connect_timeout"] = 5
+
+REDIS_URL = env.text("REDIS_URL", "redis://127.0.0.1:7379/0")
+CACHES = {
+    "default": {
+        "BACKEND": "django.core.cache.backends.redis.RedisCache",
+        "LOCATION": REDIS_URL,
+        "OPTIONS": {"socket_timeout": 3, "socket_connect_timeout": 3},
+    }
+}
+
+AUTH_USER_MODEL = "registry.User"
+AUTHENTICATION_BACKENDS = ["django.contrib.auth.backends.ModelBackend"]
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 12}},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+]
+PASSWORD_HASHERS = [
+    "django.contrib.auth.hashers.Argon2PasswordHasher",
+    "django.contrib.auth.hashers.PBKDF2PasswordHasher",
+]
+LOGIN_URL = "/login/"
+LOGIN_REDIRECT_URL = "/"
+LOGOUT_REDIRECT_URL = "/login/"
+SESSION_COOKIE_NAME = "flotilla_session"
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = "Lax"
+SESSION_COOKIE_SECURE = PUBLIC_URL.startswith("https://")
+CSRF_COOKIE_NAME = "flotilla_csrf"
+CSRF_COOKIE_SECURE = SESSION_COOKIE_SECURE
+SECURE_CONTENT_TYPE_NOSNIFF = True
+SECURE_REFERRER_POLICY = "same-origin"
+X_FRAME_OPTIONS = "DENY"
+
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": [NONE],
+        "script-src": [SELF],
+        "style-src": [SELF],
+        "img-src": [SELF, "data:"],
+        "font-src": [SELF],
+        "connect-src": [SELF],
+        "form-action": [SELF],
+        "frame-ancestors": [NONE],
+        "base-uri": [NONE],
+        "manifest-src": [SELF],
+    }
+}
+
+LANGUAGE_CODE = "en"
+LANGUAGES = [("en", "English")]
+USE_I18N = True
+USE_TZ = True
+TIME_ZONE = "UTC"
+LOCALE_PATHS = [_ASSETS / "locale"]
+
+STATIC_URL = "/static/"
+STATIC_ROOT = DATA_DIR / "staticfiles"
+STATICFILES_DIRS = [_ASSETS / "static"]
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
+}
+SERVESTATIC_USE_FINDERS = True
+
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "console.identity.tokens.TokenAuthentication",
+        "rest_framework.authentication.SessionAuthentication",
+    ],
+    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "DEFAULT_PAGINATION_CLASS": "console.api.pagination.NewestFirst",
+    "PAGE_SIZE": 50,
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "EXCEPTION_HANDLER": "console.api.exceptions.handle",
+    "DEFAULT_THROTTLE_CLASSES": [],
+    "TEST_REQUEST_DEFAULT_FORMAT": "json",
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Flotilla",
+    "VERSION": "1",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SCHEMA_PATH_PREFIX": "/api/v1/",
+}
+
+# Artifacts: a URL that obstore understands; uploads wait in a folder that web and workers share.
+ARTIFACT_STORE_URL = env.text("FLOTILLA_ARTIFACT_STORE_URL", (DATA_DIR / "artifacts").absolute().as_uri())
+STAGING_DIR = Path(env.text("FLOTILLA_STAGING_DIR", str(DATA_DIR / "staging")))
+MAX_UPLOAD_BYTES = env.integer("FLOTILLA_MAX_UPLOAD_BYTES", 20 * 1024**3)
+UPLOAD_EXPIRY_HOURS = env.integer("FLOTILLA_UPLOAD_EXPIRY_HOURS", 24)
+PROMETHEUS_URL = env.text("PROMETHEUS_URL", "")
+TRUSTED_PROXIES = env.words("FLOTILLA_TRUSTED_PROXIES")
+
+# Celery. The broker only carries hints; every piece of work is a row with a lease.
+CELERY_BROKER_URL = REDIS_URL
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_TASK_ACKS_LATE = True
+CELERY_TASK_REJECT_ON_WORKER_LOST = True
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+CELERY_TASK_DEFAULT_QUEUE = "control"
+CELERY_TASK_TIME_LIMIT = 900
+CELERY_TASK_PUBLISH_RETRY = False
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_BROKER_TRANSPORT_OPTIONS = {
+    "visibility_timeout": 1200,
+    "unacked_restore_interval": 10,
+    "unacked_restore_throttle": 1,
+    "socket_timeout": 30,
+    "socket_connect_timeout": 5,
+    "socket_keepalive": True,
+    "health_check_interval": 10,
+}
+CELERY_BEAT_SCHEDULER = "django_celery_beat.schedulers:DatabaseScheduler"
+CELERY_TIMEZONE = "UTC"
+CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+OPERATION_LEASE_SECONDS = env.integer("FLOTILLA_OPERATION_LEASE_SECONDS", 15)
+
+SILENCED_SYSTEM_CHECKS: list[str] = []
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "%(levelname).1s %(asctime)s %(name)s %(message)s"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["stderr"], "level": env.text("FLOTILLA_LOG_LEVEL", "INFO")},
+    "loggers": {"uvicorn.access": {"level": "WARNING"}, "httpx": {"level": "WARNING"}, "httpx2": {"level": "WARNING"}},
+}

@@ -1,0 +1,85 @@
+"""People, service accounts, projects and tokens."""
+
+from __future__ import annotations
+
+from django.contrib.auth.models import AbstractUser
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+from registry.models.base import Row, new_id
+
+
+class SiteRole(models.TextChoices):
+    """Rights on what is not in a project: environments, fleets, nodes."""
+
+    NONE = "none", _("None")
+    OPERATOR = "operator", _("Operator")
+    ADMIN = "admin", _("Administrator")
+
+
+class Role(models.TextChoices):
+    """Rights in a project, each including those before it."""
+
+    VIEWER = "viewer", _("Viewer")
+    PUBLISHER = "publisher", _("Publisher")
+    APPROVER = "approver", _("Approver")
+    OPERATOR = "operator", _("Operator")
+    ADMIN = "admin", _("Administrator")
+
+
+ROLE_RANK: dict[str, int] = {role.value: rank for rank, role in enumerate(Role, start=1)}
+
+
+class User(AbstractUser):
+    """A person, or a service account (``is_service``), which never approves."""
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    site_role = models.CharField(max_length=16, choices=SiteRole, default=SiteRole.NONE)
+    is_service = models.BooleanField(default=False)
+
+    class Meta:
+        db_table = "registry_user"
+
+
+class Project(Row):
+    """Tenancy: models, deployments, members and quotas."""
+
+    slug = models.SlugField(max_length=63, unique=True)
+    name = models.CharField(max_length=200)
+    description = models.TextField(blank=True)
+    quota_bytes = models.BigIntegerField(default=100 * 1024**3)
+    members = models.ManyToManyField(User, through="Membership", related_name="projects")
+
+    def __str__(self) -> str:
+        return self.slug
+
+
+class Membership(Row):
+    """A user's role in a project."""
+
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="memberships")
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="memberships")
+    role = models.CharField(max_length=16, choices=Role, default=Role.VIEWER)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["project", "user"], name="membership_once")]
+
+
+class ApiToken(Row):
+    """A bearer token ``flo_<public_id>_<secret>``; only the SHA-256 of the secret is kept.
+
+    ``scopes``: any of ``read``, ``write``, ``admin``. ``project`` narrows the token to one project.
+    """
+
+    owner = models.ForeignKey(User, on_delete=models.CASCADE, related_name="tokens")
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, null=True, blank=True, related_name="tokens")
+    name = models.CharField(max_length=200)
+    public_id = models.CharField(max_length=16, unique=True)
+    secret_sha256 = models.CharField(max_length=64)
+    scopes = models.JSONField(default=list)
+    expires_at = models.DateTimeField(null=True, blank=True)
+    last_used_at = models.DateTimeField(null=True, blank=True)
+    revoked_at = models.DateTimeField(null=True, blank=True)
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.public_id})"

@@ -1,0 +1,67 @@
+"""Append-only history: moves of state, actions of people, and the chain that seals them."""
+
+from __future__ import annotations
+
+import pgtrigger
+from django.db import models
+from django.utils import timezone
+
+from registry.models.base import Row
+
+
+class Transition(Row):
+    """One move of a state column. Never updated or deleted by hand."""
+
+    object_type = models.CharField(max_length=32)
+    object_id = models.UUIDField()
+    from_state = models.CharField(max_length=32)
+    to_state = models.CharField(max_length=32)
+    cause = models.TextField(blank=True)
+    actor_name = models.CharField(max_length=200, blank=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["object_type", "object_id", "created_at"], name="transition_object")]
+        triggers = [pgtrigger.Protect(name="transition_append_only", operation=pgtrigger.Update)]
+
+
+class AuditEvent(Row):
+    """Who did what to which object. ``before``/``after`` never hold secrets."""
+
+    project_id = models.UUIDField(null=True, blank=True)
+    actor_name = models.CharField(max_length=200)
+    actor_id = models.UUIDField(null=True, blank=True)
+    token_id = models.UUIDField(null=True, blank=True)
+    ip = models.GenericIPAddressField(null=True, blank=True)
+    request_id = models.CharField(max_length=64, blank=True)
+    action = models.CharField(max_length=64)
+    object_type = models.CharField(max_length=32)
+    object_id = models.CharField(max_length=64)
+    object_label = models.CharField(max_length=300, blank=True)
+    before = models.JSONField(null=True, blank=True)
+    after = models.JSONField(null=True, blank=True)
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["project_id", "-created_at"], name="audit_project"),
+            models.Index(fields=["object_type", "object_id"], name="audit_object"),
+        ]
+        triggers = [
+            pgtrigger.Protect(name="audit_append_only", operation=pgtrigger.Update | pgtrigger.Delete),
+        ]
+
+
+class AuditSeal(models.Model):
+    """The hash chain over AuditEvent, one chain a project (``chain`` is its id, or ``site``), made by the sealer."""
+
+    chain = models.CharField(max_length=40)
+    sequence = models.PositiveBigIntegerField()
+    event = models.OneToOneField(AuditEvent, on_delete=models.PROTECT, related_name="seal")
+    previous_hash = models.CharField(max_length=64)
+    hash = models.CharField(max_length=64)
+    sealed_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["chain", "sequence"], name="seal_sequence_once")]
+        triggers = [
+            pgtrigger.Protect(name="seal_append_only", operation=pgtrigger.Update | pgtrigger.Delete),
+        ]

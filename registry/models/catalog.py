@@ -1,0 +1,141 @@
+"""Registered models, their versions, and the content they are made of."""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+from registry.models.accounts import ApiToken, Project
+from registry.models.base import Row
+
+
+class RegisteredModel(Row):
+    """A named model in a project. ``next_version`` and ``next_config`` hand out numbers under a row lock."""
+
+    project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="models")
+    slug = models.SlugField(max_length=128)
+    description = models.TextField(blank=True)
+    tags = models.JSONField(default=dict, blank=True)
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
+    next_version = models.PositiveIntegerField(default=1)
+    next_config = models.PositiveIntegerField(default=1)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["project", "slug"], name="model_slug_once")]
+
+    def __str__(self) -> str:
+        return self.slug
+
+
+class Blob(Row):
+    """Content by SHA-256, stored once. References are VersionFile rows."""
+
+    sha256 = models.CharField(max_length=64, unique=True)
+    blake3 = models.CharField(max_length=64)
+    size = models.BigIntegerField()
+    storage_key = models.CharField(max_length=200)
+
+
+class VersionState(models.TextChoices):
+    """Life of a version; the table of moves is in registry.domain.states."""
+
+    UPLOADING = "uploading", _("Uploading")
+    VALIDATING = "validating", _("Validating")
+    READY = "ready", _("Ready")
+    REJECTED = "rejected", _("Rejected")
+    ARCHIVED = "archived", _("Archived")
+    QUARANTINED = "quarantined", _("Quarantined")
+    ABANDONED = "abandoned", _("Abandoned")
+
+
+class ModelVersion(Row):
+    """Immutable once ready. ``number`` is given on the move validating -> ready.
+
+    ``signature`` is contract ModelSignature as JSON; ``source`` may hold git_sha, ci_run, author.
+    """
+
+    model = models.ForeignKey(RegisteredModel, on_delete=models.PROTECT, related_name="versions")
+    number = models.PositiveIntegerField(null=True, blank=True)
+    state = models.CharField(max_length=16, choices=VersionState, default=VersionState.UPLOADING)
+    state_reason = models.TextField(blank=True)
+    format = models.CharField(max_length=32, blank=True)
+    manifest_digest = models.CharField(max_length=64, blank=True)
+    size_bytes = models.BigIntegerField(default=0)
+    signature = models.JSONField(null=True, blank=True)
+    source = models.JSONField(default=dict, blank=True)
+    metadata = models.JSONField(default=dict, blank=True)
+    author = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
+    author_token = models.ForeignKey(ApiToken, on_delete=models.SET_NULL, null=True, blank=True, related_name="+")
+    ready_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["model", "number"], name="version_number_once")]
+        indexes = [models.Index(fields=["model", "-created_at"], name="version_by_age")]
+
+    def __str__(self) -> str:
+        return f"{self.model.slug} v{self.number}" if self.number else f"{self.model.slug} (unnumbered)"
+
+
+class VersionFile(Row):
+    """One file of a version: a normalised relative path and its content."""
+
+    version = models.ForeignKey(ModelVersion, on_delete=models.CASCADE, related_name="files")
+    path = models.CharField(max_length=500)
+    blob = models.ForeignKey(Blob, on_delete=models.PROTECT, related_name="files")
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["version", "path"], name="file_path_once")]
+
+
+class UploadState(models.TextChoices):
+    """Life of a resumable upload."""
+
+    RECEIVING = "receiving", _("Receiving")
+    RECEIVED = "received", _("Received")
+    STORED = "stored", _("Stored")
+    FAILED = "failed", _("Failed")
+    TERMINATED = "terminated", _("Terminated")
+
+
+class Upload(Row):
+    """A resumable upload (tus). Bytes are in the staging folder under the id until a worker has hashed them."""
+
+    version = models.ForeignKey(ModelVersion, on_delete=models.CASCADE, related_name="uploads")
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    path = models.CharField(max_length=500)
+    length = models.BigIntegerField()
+    offset = models.BigIntegerField(default=0)
+    expected_sha256 = models.CharField(max_length=64, blank=True)
+    state = models.CharField(max_length=16, choices=UploadState, default=UploadState.RECEIVING)
+    error = models.TextField(blank=True)
+    expires_at = models.DateTimeField()
+
+    class Meta:
+        indexes = [models.Index(fields=["state", "expires_at"], name="upload_expiry")]
+
+
+class Verdict(models.TextChoices):
+    """Outcome of a check. Only PASS and WARN let a version become ready."""
+
+    RUNNING = "running", _("Running")
+    PASS = "pass", _("Pass")
+    WARN = "warn", _("Warning")
+    FAIL = "fail", _("Fail")
+    ERROR = "error", _("Error")
+
+
+class Check(Row):
+    """One verdict about a version, with evidence."""
+
+    version = models.ForeignKey(ModelVersion, on_delete=models.CASCADE, related_name="checks")
+    kind = models.CharField(max_length=32)
+    verdict = models.CharField(max_length=16, choices=Verdict, default=Verdict.RUNNING)
+    summary = models.TextField(blank=True)
+    evidence = models.JSONField(default=dict, blank=True)
+    log = models.TextField(blank=True)
+    started_at = models.DateTimeField(null=True, blank=True)
+    finished_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["version", "kind"], name="check_kind_once")]

@@ -1,0 +1,1 @@
+"""Hints of the domain become task ids on queues."""
