@@ -17,3 +17,8 @@ class InferenceError(Exception):
 
     def __repr__(self) -> str:
         return f"InferenceError({self.code.value}, {self.message!r})"
+
+
+def request_error(code: ErrorCode, request_id: str, sentence: str) -> InferenceError:
+    """Return an error whose text begins with the request's id, as Triton's core writes it."""
+    return InferenceError(code, f"[request id: {request_id or '<id_unknown>'}] {sentence}")

@@ -5,7 +5,7 @@ A request is plain data plus one callback, so that frontends could run in anothe
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 
 from serving_node.core.errors import InferenceError
@@ -72,8 +72,16 @@ class InferenceRequest:
     arrival_ns: int = 0
     deadline_ns: int = 0
     sticky_key: str = ""
-    # Filled by the dataplane: rows of the batch dimension, 1 when the model has none.
+    # Asks for one unit of the model, past its routes; only the admin frontend sets it.
+    unit: str = ""
+    # Filled by the dataplane: rows of the batch dimension, 1 when the model has none; and what must be equal
+    # for two requests to share a batch (shapes without rows, set of inputs).
     batch_size: int = 1
+    batch_key: Hashable = None
+    # The scheduler's own bookkeeping (scheduling.queue), here so that queueing allocates nothing.
+    queued_ns: int = 0
+    queue_deadline_ns: int = 0
+    queue_state: int = 0
     # Set by ``cancel``; schedulers drop a cancelled request while it is queued.
     cancelled: bool = False
     on_cancel: Callable[[InferenceRequest], None] | None = None

@@ -1,0 +1,168 @@
+"""CPU, memory and GPU of the machine, sampled at most once per interval.
+
+GPU readings need NVIDIA's driver; without it there are no GPU series, and nothing fails.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import psutil
+import structlog
+
+from serving_node.observability.families import Family, MetricKind
+
+log = structlog.get_logger(__name__)
+
+GAUGE, COUNTER = MetricKind.GAUGE, MetricKind.COUNTER
+
+
+@dataclass(frozen=True, slots=True)
+class GpuReading:
+    """One GPU at one moment. Fields that the device does not report are None."""
+
+    uuid: str
+    name: str
+    utilization: float | None
+    memory_total_bytes: int | None
+    memory_used_bytes: int | None
+    power_watts: float | None
+    power_limit_watts: float | None
+    energy_joules: float | None
+
+
+class GpuProbe:
+    """Reads GPUs through NVML, opened on first use."""
+
+    def __init__(self) -> None:
+        self._nvml: Any = None
+        self._handles: list[Any] = []
+        self._is_open = False
+
+    def count(self) -> int:
+        """Return how many GPUs the driver shows; 0 without a driver."""
+        self._open()
+        return len(self._handles)
+
+    def read(self) -> list[GpuReading]:
+        """Return one reading for each GPU. Blocks for some milliseconds."""
+        self._open()
+        return [self._read_one(handle) for handle in self._handles]
+
+    def _open(self) -> None:
+        if self._is_open:
+            return
+        self._is_open = True
+        try:
+            import pynvml
+
+            pynvml.nvmlInit()
+            self._handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
+            self._nvml = pynvml
+        except Exception as error:
+            # no driver, no library, no permission: a CPU node
+            self._handles = []
+            log.debug("gpu.unavailable", reason=str(error))
+
+    def _read_one(self, handle: Any) -> GpuReading:
+        nvml = self._nvml
+        utilization = _optional(lambda: nvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100)
+        memory = _optional(lambda: nvml.nvmlDeviceGetMemoryInfo(handle))
+        power = _optional(lambda: nvml.nvmlDeviceGetPowerUsage(handle) / 1000)
+        limit = _optional(lambda: nvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1000)
+        energy = _optional(lambda: nvml.nvmlDeviceGetTotalEnergyConsumption(handle) / 1000)
+        return GpuReading(
+            uuid=_text(nvml.nvmlDeviceGetUUID(handle)),
+            name=_text(nvml.nvmlDeviceGetName(handle)),
+            utilization=utilization,
+            memory_total_bytes=memory.total if memory else None,
+            memory_used_bytes=memory.used if memory else None,
+            power_watts=power,
+            power_limit_watts=limit,
+            energy_joules=energy,
+        )
+
+
+class HostProbe:
+    """CPU, memory and GPU families, re-read at most every ``interval_seconds``.
+
+    Concurrency: ``families`` may be called on any thread.
+    """
+
+    def __init__(self, interval_seconds: float = 2.0, *, cpu: bool = True, gpu: bool = True) -> None:
+        self._interval_seconds = interval_seconds
+        self._cpu = cpu
+        self._gpu = GpuProbe() if gpu else None
+        self._lock = threading.Lock()
+        self._families: list[Family] = []
+        self._read_at = 0.0
+        if cpu:
+            psutil.cpu_percent()  # the first call has nothing to compare with
+
+    def families(self) -> list[Family]:
+        """Return the machine's families. May block for some milliseconds."""
+        with self._lock:
+            now = time.monotonic()
+            if not self._families or now - self._read_at >= self._interval_seconds:
+                self._families = self._read()
+                self._read_at = now
+            return self._families
+
+    def _read(self) -> list[Family]:
+        families: list[Family] = []
+        if self._cpu:
+            memory = psutil.virtual_memory()
+            families += (
+                _gauge("nv_cpu_utilization", "CPU utilization rate [0.0 - 1.0]", psutil.cpu_percent() / 100),
+                _gauge("nv_cpu_memory_total_bytes", "CPU total memory (RAM), in bytes", memory.total),
+                _gauge("nv_cpu_memory_used_bytes", "CPU used memory (RAM), in bytes", memory.total - memory.available),
+            )
+        if self._gpu is not None and self._gpu.count():
+            families += gpu_families(self._gpu.read())
+        return families
+
+
+def gpu_families(readings: list[GpuReading]) -> list[Family]:
+    """Return Triton's GPU families for the readings."""
+    rows = (
+        ("nv_gpu_utilization", "GPU utilization rate [0.0 - 1.0)", GAUGE, "utilization"),
+        ("nv_gpu_memory_total_bytes", "GPU total memory, in bytes", GAUGE, "memory_total_bytes"),
+        ("nv_gpu_memory_used_bytes", "GPU used memory, in bytes", GAUGE, "memory_used_bytes"),
+        ("nv_gpu_power_usage", "GPU power usage in watts", GAUGE, "power_watts"),
+        ("nv_gpu_power_limit", "GPU power management limit in watts", GAUGE, "power_limit_watts"),
+        (
+            "nv_energy_consumption",
+            "GPU energy consumption in joules since the driver was loaded",
+            COUNTER,
+            "energy_joules",
+        ),
+    )
+    families: list[Family] = []
+    for name, text, kind, attribute in rows:
+        family = Family(name, text, kind)
+        for reading in readings:
+            value = getattr(reading, attribute)
+            if value is not None:
+                family.add((("gpu_uuid", reading.uuid),), value)
+        families.append(family)
+    return families
+
+
+def _gauge(name: str, text: str, value: float) -> Family:
+    family = Family(name, text, GAUGE)
+    family.add((), value)
+    return family
+
+
+def _optional(read: Any) -> Any:
+    try:
+        return read()
+    except Exception:
+        return None  # not supported by this device
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)

@@ -1,0 +1,155 @@
+"""What a served model counts. Source: Triton's statistics extension and its inference metrics.
+
+Counters change when a response completes. Requests that fail validation, or that a full queue refuses, are not counted.
+"""
+
+from __future__ import annotations
+
+import time
+from enum import StrEnum
+
+from serving_node.contract.proto import grpc_service_pb2
+from serving_node.core.backend import Execution
+from serving_node.core.errors import InferenceError
+from serving_node.observability.histogram import LatencyHistogram
+
+
+class FailureReason(StrEnum):
+    """Why a request failed: the values of the label ``reason``."""
+
+    REJECTED = "REJECTED"
+    CANCELED = "CANCELED"
+    BACKEND = "BACKEND"
+    OTHER = "OTHER"
+
+
+class DurationCounter:
+    """How often something happened and how long it took in all, in nanoseconds."""
+
+    __slots__ = ("count", "ns")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.ns = 0
+
+    def add(self, duration_ns: int, times: int = 1) -> None:
+        """Count a duration ``times`` times."""
+        self.count += times
+        self.ns += duration_ns * times
+
+    def to_proto(self) -> grpc_service_pb2.StatisticDuration:
+        """Return the message of the statistics extension."""
+        return grpc_service_pb2.StatisticDuration(count=self.count, ns=self.ns)
+
+
+class BatchCounters:
+    """Executions of one batch size."""
+
+    __slots__ = ("compute_infer", "compute_input", "compute_output")
+
+    def __init__(self) -> None:
+        self.compute_input = DurationCounter()
+        self.compute_infer = DurationCounter()
+        self.compute_output = DurationCounter()
+
+
+class ModelStatistics:
+    """The counters of one served model, cumulative since it was loaded.
+
+    Concurrency: written on the event loop only; readers on other threads see each counter whole.
+    """
+
+    def __init__(self) -> None:
+        self.last_inference_ms = 0
+        self.inference_count = 0
+        self.execution_count = 0
+        self.success = DurationCounter()
+        self.fail = DurationCounter()
+        self.queue = DurationCounter()
+        self.compute_input = DurationCounter()
+        self.compute_infer = DurationCounter()
+        self.compute_output = DurationCounter()
+        self.cache_hit = DurationCounter()
+        self.cache_miss = DurationCounter()
+        self.batches: dict[int, BatchCounters] = {}
+        self.failures = dict.fromkeys(FailureReason, 0)
+        self.request_seconds = LatencyHistogram()
+        self.queue_seconds = LatencyHistogram()
+        self.compute_seconds = LatencyHistogram()
+
+    def record_execution(self, execution: Execution, now_ns: int) -> None:
+        """Count a finished batch and its requests. ``now_ns`` is monotonic."""
+        started_ns = execution.started_ns
+        input_ns = execution.inputs_ready_ns - started_ns
+        infer_ns = execution.computed_ns - execution.inputs_ready_ns
+        output_ns = execution.finished_ns - execution.computed_ns
+        succeeded = rows = queue_ns = request_ns = 0
+        observe_request, observe_queue = self.request_seconds.observe, self.queue_seconds.observe
+        for request, result in zip(execution.requests, execution.results, strict=True):
+            duration_ns = now_ns - request.arrival_ns
+            if isinstance(result, InferenceError):
+                self.record_failure(FailureReason.BACKEND, duration_ns)
+                continue
+            waited_ns = started_ns - request.queued_ns
+            succeeded += 1
+            rows += request.batch_size
+            queue_ns += waited_ns
+            request_ns += duration_ns
+            observe_request(duration_ns)
+            observe_queue(waited_ns)
+        self.last_inference_ms = int(time.time() * 1000)
+        self.execution_count += 1
+        self._record_batch(execution.rows, input_ns, infer_ns, output_ns)
+        if succeeded:
+            self.inference_count += rows
+            self.success.count += succeeded
+            self.success.ns += request_ns
+            self.queue.count += succeeded
+            self.queue.ns += queue_ns
+            self.compute_input.add(input_ns, succeeded)
+            self.compute_infer.add(infer_ns, succeeded)
+            self.compute_output.add(output_ns, succeeded)
+            self.compute_seconds.observe(input_ns + infer_ns + output_ns, succeeded)
+
+    def record_failure(self, reason: FailureReason, duration_ns: int) -> None:
+        """Count a request that was accepted and failed later."""
+        self.failures[reason] += 1
+        self.fail.add(duration_ns)
+
+    def to_proto(self, name: str, version: int, memory_bytes: int = 0) -> grpc_service_pb2.ModelStatistics:
+        """Return the message of the statistics extension."""
+        message = grpc_service_pb2.ModelStatistics(
+            name=name,
+            version=str(version),
+            last_inference=self.last_inference_ms,
+            inference_count=self.inference_count,
+            execution_count=self.execution_count,
+            inference_stats=grpc_service_pb2.InferStatistics(
+                success=self.success.to_proto(),
+                fail=self.fail.to_proto(),
+                queue=self.queue.to_proto(),
+                compute_input=self.compute_input.to_proto(),
+                compute_infer=self.compute_infer.to_proto(),
+                compute_output=self.compute_output.to_proto(),
+                cache_hit=self.cache_hit.to_proto(),
+                cache_miss=self.cache_miss.to_proto(),
+            ),
+        )
+        for size, batch in sorted(self.batches.items()):
+            message.batch_stats.add(
+                batch_size=size,
+                compute_input=batch.compute_input.to_proto(),
+                compute_infer=batch.compute_infer.to_proto(),
+                compute_output=batch.compute_output.to_proto(),
+            )
+        if memory_bytes:
+            message.memory_usage.add(type="CPU", id=0, byte_size=memory_bytes)
+        return message
+
+    def _record_batch(self, rows: int, input_ns: int, infer_ns: int, output_ns: int) -> None:
+        batch = self.batches.get(rows)
+        if batch is None:
+            batch = self.batches[rows] = BatchCounters()
+        batch.compute_input.add(input_ns)
+        batch.compute_infer.add(infer_ns)
+        batch.compute_output.add(output_ns)

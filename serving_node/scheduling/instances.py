@@ -1,0 +1,104 @@
+"""Threads that run batches, one for each instance of a model."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+import structlog
+
+from serving_node.contract.errors import ErrorCode
+from serving_node.core.backend import BackendInstance, Execution
+from serving_node.core.errors import InferenceError
+from serving_node.scheduling.batch import Batch
+
+log = structlog.get_logger(__name__)
+
+# Called on the instance's thread when a batch is done; returns the next batch, or None to go idle.
+BatchDone = Callable[["InstanceThread", Batch, Execution], Batch | None]
+
+
+class InstanceThread:
+    """One instance and the thread that runs it.
+
+    Concurrency: ``start``, ``give`` and ``stop`` are called on the loop; the instance is used by its thread only.
+    A thread that is given a batch keeps taking further ones through ``on_done`` without any wake-up in between.
+    """
+
+    def __init__(self, name: str, instance: BackendInstance) -> None:
+        self.name = name
+        self._instance = instance
+        self._on_done: BatchDone | None = None
+        self._batch: Batch | None = None
+        self._wake = threading.Lock()
+        self._wake.acquire()
+        # daemon: an engine call that never returns must not keep the process from ending
+        self._thread = threading.Thread(target=self._run, name=f"instance {name}", daemon=True)
+
+    def start(self, on_done: BatchDone) -> None:
+        """Start the thread, idle."""
+        self._on_done = on_done
+        self._thread.start()
+
+    def give(self, batch: Batch) -> None:
+        """Hand a batch to the idle thread."""
+        self._batch = batch
+        self._wake.release()
+
+    def stop(self) -> None:
+        """Ask the idle thread to close its instance and end."""
+        self._batch = None
+        self._wake.release()
+
+    def join(self, timeout_seconds: float) -> bool:
+        """Wait for the thread's end; blocks. Returns False when it still runs."""
+        if self._thread.ident is not None:
+            self._thread.join(timeout_seconds)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        on_done = self._on_done
+        if on_done is None:
+            return
+        while True:
+            self._wake.acquire()
+            batch, self._batch = self._batch, None
+            if batch is None:
+                self._close()
+                return
+            while batch is not None:
+                execution = execute(self._instance, batch)
+                batch = on_done(self, batch, execution)
+                del execution
+
+    def _close(self) -> None:
+        try:
+            self._instance.close()
+        except Exception:
+            log.exception("instance.close_failed", instance=self.name)
+
+
+def execute(instance: BackendInstance, batch: Batch) -> Execution:
+    """Run a batch and return its execution, which always has one result for each request.
+
+    Whatever goes wrong in the engine fails this batch only, with INTERNAL.
+    """
+    execution = Execution(batch.requests, batch.rows)
+    execution.started_ns = time.monotonic_ns()
+    try:
+        instance.execute(execution)
+        if len(execution.results) != len(batch.requests):
+            raise InferenceError(
+                ErrorCode.INTERNAL,
+                f"the backend gave {len(execution.results)} results for {len(batch.requests)} requests",
+            )
+    except Exception as error:
+        if not isinstance(error, InferenceError):
+            log.exception("instance.execute_failed", model=batch.requests[0].model_name, rows=batch.rows)
+            error = InferenceError(ErrorCode.INTERNAL, str(error) or type(error).__name__)
+        execution.results = [error] * len(batch.requests)
+    execution.finished_ns = time.monotonic_ns()
+    execution.inputs_ready_ns = execution.inputs_ready_ns or execution.started_ns
+    execution.computed_ns = execution.computed_ns or execution.finished_ns
+    return execution

@@ -1,0 +1,178 @@
+"""Requests that wait, by priority and arrival, with time-outs and cancellation. Pure: time is an argument.
+
+State of a request while it is here (``InferenceRequest.queue_state``):
+
+    GONE -> WAITING            push
+    WAITING -> DELAYED         its time-out passed and the action is DELAY
+    WAITING, DELAYED -> GONE   taken into a batch, rejected, or cancelled
+
+Requests that leave from the middle are skipped lazily, so that cancelling is O(1); dead entries never outnumber
+the living by more than a constant.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Iterator
+
+from serving_node.contract.errors import ErrorCode
+from serving_node.core.errors import request_error
+from serving_node.core.request import InferenceRequest
+from serving_node.scheduling.policy import BatchPolicy, QueuePolicy, TimeoutAction
+
+GONE, WAITING, DELAYED = 0, 1, 2
+
+_DEAD_SLACK = 64
+
+
+class LevelQueue:
+    """The queue of one priority level."""
+
+    __slots__ = ("_dead", "_deadlines", "_delayed", "_pushed", "_ready", "_reject", "live", "policy")
+
+    def __init__(self, policy: QueuePolicy) -> None:
+        self.policy = policy
+        self.live = 0
+        self._reject = policy.timeout_action is TimeoutAction.REJECT
+        self._ready: deque[InferenceRequest] = deque()
+        self._delayed: deque[InferenceRequest] = deque()
+        self._deadlines: list[tuple[int, int, InferenceRequest]] = []
+        self._dead = 0
+        self._pushed = 0
+
+    def push(self, request: InferenceRequest, now_ns: int) -> None:
+        """Append a request. Raises InferenceError UNAVAILABLE when the level is full."""
+        policy = self.policy
+        if policy.max_queue_size and self.live >= policy.max_queue_size:
+            raise request_error(ErrorCode.UNAVAILABLE, request.id, "Exceeds maximum queue size")
+        request.queued_ns = now_ns
+        request.queue_state = WAITING
+        if policy.default_timeout_ns:
+            request.queue_deadline_ns = now_ns + policy.timeout_ns(request.timeout_us)
+            self._pushed += 1
+            heapq.heappush(self._deadlines, (request.queue_deadline_ns, self._pushed, request))
+            # taken requests leave their deadline behind; long time-outs must not pile them (and tensors) up
+            if len(self._deadlines) > 2 * self.live + _DEAD_SLACK:
+                self._compact_deadlines()
+        self._ready.append(request)
+        self.live += 1
+
+    def walk(self) -> Iterator[InferenceRequest]:
+        """Yield live requests in the order in which they should run, without taking them."""
+        for request in self._ready:
+            if request.queue_state == WAITING:
+                yield request
+        for request in self._delayed:
+            if request.queue_state == DELAYED:
+                yield request
+
+    def take(self, count: int, into: list[InferenceRequest]) -> int:
+        """Move up to ``count`` requests, in the order of ``walk``, to the end of ``into``; return how many."""
+        before = len(into)
+        for pending, state in ((self._ready, WAITING), (self._delayed, DELAYED)):
+            while pending and len(into) - before < count:
+                request = pending.popleft()
+                if request.queue_state == state:
+                    request.queue_state = GONE
+                    into.append(request)
+                else:
+                    self._dead -= 1
+        taken = len(into) - before
+        self.live -= taken
+        return taken
+
+    def cancel(self, request: InferenceRequest) -> None:
+        """Forget a request that is in this queue."""
+        request.queue_state = GONE
+        self.live -= 1
+        self._bury(1)
+
+    def expire(self, now_ns: int, rejected: list[InferenceRequest]) -> None:
+        """Apply time-outs that are due: rejected requests go to the end of ``rejected``."""
+        deadlines = self._deadlines
+        while deadlines and deadlines[0][0] <= now_ns:
+            request = heapq.heappop(deadlines)[2]
+            if request.queue_state != WAITING:
+                continue
+            if self._reject:
+                request.queue_state = GONE
+                self.live -= 1
+                rejected.append(request)
+            else:
+                request.queue_state = DELAYED
+                self._delayed.append(request)
+            self._bury(1)
+
+    def next_rejection_ns(self) -> int | None:
+        """Return when the next request will be rejected if it still waits."""
+        deadlines = self._deadlines
+        if not self._reject:
+            return None
+        while deadlines and deadlines[0][2].queue_state != WAITING:
+            heapq.heappop(deadlines)
+        return deadlines[0][0] if deadlines else None
+
+    def _bury(self, count: int) -> None:
+        self._dead += count
+        if self._dead > self.live + _DEAD_SLACK:
+            self._ready = deque(request for request in self._ready if request.queue_state == WAITING)
+            self._delayed = deque(request for request in self._delayed if request.queue_state == DELAYED)
+            self._dead = 0
+            self._compact_deadlines()
+
+    def _compact_deadlines(self) -> None:
+        self._deadlines = [entry for entry in self._deadlines if entry[2].queue_state == WAITING]
+        heapq.heapify(self._deadlines)
+
+
+class PriorityQueue:
+    """All levels of one model. Requests of a more urgent level run first; delayed ones after those of their level."""
+
+    __slots__ = ("_by_priority", "_levels", "_timed")
+
+    def __init__(self, policy: BatchPolicy) -> None:
+        self._levels = tuple(LevelQueue(level) for level in policy.levels)
+        self._by_priority = policy.level_index
+        self._timed = tuple(level for level in self._levels if level.policy.default_timeout_ns)
+
+    def __len__(self) -> int:
+        return sum(level.live for level in self._levels)
+
+    def push(self, request: InferenceRequest, now_ns: int) -> None:
+        """Append a request to its level. Raises InferenceError UNAVAILABLE when the level is full."""
+        self._levels[self._by_priority(request.priority)].push(request, now_ns)
+
+    def walk(self) -> Iterator[InferenceRequest]:
+        """Yield live requests in the order in which they should run, without taking them."""
+        if len(self._levels) == 1:
+            return self._levels[0].walk()
+        return (request for level in self._levels for request in level.walk())
+
+    def take(self, count: int) -> list[InferenceRequest]:
+        """Remove and return the first ``count`` requests of ``walk``."""
+        taken: list[InferenceRequest] = []
+        for level in self._levels:
+            count -= level.take(count, taken)
+            if not count:
+                break
+        return taken
+
+    def cancel(self, request: InferenceRequest) -> bool:
+        """Forget a request. Returns False when it does not wait here any more."""
+        if request.queue_state == GONE:
+            return False
+        self._levels[self._by_priority(request.priority)].cancel(request)
+        return True
+
+    def expire(self, now_ns: int) -> list[InferenceRequest]:
+        """Apply time-outs that are due and return the rejected requests."""
+        rejected: list[InferenceRequest] = []
+        for level in self._timed:
+            level.expire(now_ns, rejected)
+        return rejected
+
+    def next_rejection_ns(self) -> int | None:
+        """Return when the next request will be rejected if it still waits."""
+        times = [time for level in self._timed if (time := level.next_rejection_ns()) is not None]
+        return min(times, default=None)

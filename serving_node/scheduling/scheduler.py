@@ -1,0 +1,255 @@
+"""The shell around a batcher: instance threads, one timer, answers on the event loop.
+
+The batcher is pure and guarded by one lock. A request is pushed on the loop; batches are formed as late as possible:
+by an instance's own thread when it becomes free, or on the loop when one is idle. Answers of finished batches travel
+back together: one wake-up of the loop however many batches and requests they hold.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+import structlog
+
+from serving_node.contract.errors import ErrorCode
+from serving_node.core.backend import Execution
+from serving_node.core.errors import InferenceError, request_error
+from serving_node.core.request import InferenceRequest, InferenceResponse, Timing
+from serving_node.observability.statistics import FailureReason, ModelStatistics
+from serving_node.scheduling.batch import Batch, ReleaseOrder
+from serving_node.scheduling.batcher import Batcher, DynamicBatcher, SingleBatcher
+from serving_node.scheduling.instances import InstanceThread
+from serving_node.scheduling.policy import BatchPolicy
+
+log = structlog.get_logger(__name__)
+
+STOPPED = "Server is stopping, scheduler for model has stopped accepting new inference requests"
+EXPIRED = "Request timeout expired"
+
+_NS = 1_000_000_000
+
+
+class Scheduler:
+    """Queues, batches, runs and answers the requests of one served model.
+
+    Concurrency: all public methods are called on the event loop's thread. ``_lock`` guards the batcher, the list of
+    idle instances and the finished batches; nothing else happens while it is held.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        version: int,
+        policy: BatchPolicy | None,
+        instances: Sequence[InstanceThread],
+        statistics: ModelStatistics,
+        on_closed: Callable[[], None] | None = None,
+    ) -> None:
+        self._name = name
+        self._version = str(version)
+        self._statistics = statistics
+        self._instances = tuple(instances)
+        self._on_closed = on_closed
+        self._batcher: Batcher = SingleBatcher() if policy is None else DynamicBatcher(policy)
+        self._order: ReleaseOrder[Execution] | None = ReleaseOrder() if policy and policy.preserve_ordering else None
+        # A batch may wait until the loop has read all sockets that are ready, so that what arrives together runs
+        # together; not when a full queue could refuse a request although an instance is idle.
+        self._eager = policy is None or policy.limits_queue
+        self._has_timeouts = policy is not None and any(level.default_timeout_ns for level in policy.levels)
+        self._loop = asyncio.get_running_loop()
+        self._lock = threading.Lock()
+        self._idle = list(reversed(self._instances))
+        self._finished: list[tuple[Batch, Execution]] = []
+        self._rejected: list[InferenceRequest] = []
+        self._notified = False
+        self._pump_is_due = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ns = 0
+        self._inflight = 0
+        self._stopping = False
+        self._closed = False
+        self._drained = asyncio.Event()
+        for instance in self._instances:
+            instance.start(self._batch_done)
+
+    def submit(self, request: InferenceRequest) -> None:
+        """Queue a validated request.
+
+        Ownership: the scheduler owns the request until it has called ``on_response`` with ``final``.
+
+        Raises:
+            InferenceError: UNAVAILABLE when the queue is full or the scheduler is stopping; CANCELLED when the
+                request already is.
+        """
+        if self._stopping:
+            raise request_error(ErrorCode.UNAVAILABLE, request.id, STOPPED)
+        if request.cancelled:
+            raise InferenceError(ErrorCode.CANCELLED, "")
+        with self._lock:
+            self._batcher.push(request, time.monotonic_ns())
+            is_idle = bool(self._idle)
+        request.on_cancel = self._cancel
+        self._inflight += 1
+        if is_idle or self._has_timeouts:
+            if self._eager:
+                self._pump()
+            elif not self._pump_is_due:
+                self._pump_is_due = True
+                self._loop.call_soon(self._pump)
+
+    def pending_count(self) -> int:
+        """Return how many requests wait for execution."""
+        return self._batcher.pending
+
+    def inflight_count(self) -> int:
+        """Return how many requests wait or run."""
+        return self._inflight
+
+    async def drain(self, timeout_seconds: float) -> bool:
+        """Take no new requests and wait for those inside. Returns False when the time ran out."""
+        self._stopping = True
+        if not self._inflight:
+            return True
+        try:
+            await asyncio.wait_for(self._drained.wait(), timeout_seconds)
+        except TimeoutError:
+            return False
+        return True
+
+    async def close(self, timeout_seconds: float = 10.0) -> None:
+        """Stop now: answer what is queued with UNAVAILABLE, let running batches end, free the instances."""
+        self._stopping = True
+        if self._closed:
+            return
+        self._closed = True
+        with self._lock:
+            waiting = self._batcher.take_all()
+        for request in waiting:
+            self._fail(request, request_error(ErrorCode.UNAVAILABLE, request.id, STOPPED), FailureReason.OTHER)
+        if self._timer is not None:
+            self._timer.cancel()
+        deadline = time.monotonic() + timeout_seconds
+        if not await self.drain(timeout_seconds):
+            log.warning("scheduler.close_timed_out", model=self._name, version=self._version, running=self._inflight)
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for instance in idle:
+            instance.stop()
+        await asyncio.to_thread(_join, idle, max(0.1, deadline - time.monotonic()))
+        # an instance that still runs may use what is shared: then nothing is freed but with the process
+        if len(idle) == len(self._instances) and self._on_closed is not None:
+            await asyncio.to_thread(self._on_closed)
+
+    def _pump(self) -> None:
+        """Give batches to idle instances and set the timer. On the loop."""
+        self._pump_is_due = False
+        with self._lock:
+            poll = self._batcher.poll(time.monotonic_ns(), len(self._idle))
+            given = [(self._idle.pop(), batch) for batch in poll.batches]
+        for instance, batch in given:
+            instance.give(batch)
+        for request in poll.rejected:
+            self._reject(request)
+        self._set_timer(poll.wake_at_ns)
+
+    def _set_timer(self, wake_at_ns: int | None) -> None:
+        if self._timer is not None:
+            if wake_at_ns is not None and self._timer_ns <= wake_at_ns:
+                return  # an early timer polls again and sets the next; cheaper than moving it for each request
+            self._timer.cancel()
+            self._timer = None
+        if wake_at_ns is not None and not self._closed:
+            delay_ns = max(0, wake_at_ns - time.monotonic_ns())
+            self._timer_ns = wake_at_ns
+            self._timer = self._loop.call_later(delay_ns / _NS, self._timer_fired)
+
+    def _timer_fired(self) -> None:
+        self._timer = None
+        self._pump()
+
+    def _batch_done(self, instance: InstanceThread, batch: Batch, execution: Execution) -> Batch | None:
+        """Hand a finished batch to the loop and take the next one. On the instance's thread."""
+        with self._lock:
+            poll = self._batcher.poll(time.monotonic_ns(), 1)
+            self._finished.append((batch, execution))
+            self._rejected += poll.rejected
+            if not poll.batches:
+                self._idle.append(instance)
+            must_wake, self._notified = not self._notified, True
+        if must_wake:
+            try:
+                self._loop.call_soon_threadsafe(self._deliver)
+            except RuntimeError:
+                return None  # the loop is closed, nobody waits for answers
+        return poll.batches[0] if poll.batches else None
+
+    def _deliver(self) -> None:
+        """Answer the requests of finished batches. On the loop."""
+        with self._lock:
+            finished, self._finished = self._finished, []
+            rejected, self._rejected = self._rejected, []
+            self._notified = False
+            is_waiting = self._batcher.pending > 0
+        if is_waiting:
+            self._pump()
+        for batch, execution in finished:
+            if self._order is None:
+                self._answer(execution)
+            else:
+                for released in self._order.finish(batch.ticket, execution):
+                    self._answer(released)
+        for request in rejected:
+            self._reject(request)
+
+    def _answer(self, execution: Execution) -> None:
+        now_ns = time.monotonic_ns()
+        self._statistics.record_execution(execution, now_ns)
+        compute_input_ns = execution.inputs_ready_ns - execution.started_ns
+        compute_infer_ns = execution.computed_ns - execution.inputs_ready_ns
+        compute_output_ns = execution.finished_ns - execution.computed_ns
+        for request, result in zip(execution.requests, execution.results, strict=True):
+            response = InferenceResponse(self._name, self._version, request.id)
+            if isinstance(result, InferenceError):
+                response.error = result
+            else:
+                response.outputs = result
+                response.timing = Timing(
+                    execution.started_ns - request.queued_ns, compute_input_ns, compute_infer_ns, compute_output_ns
+                )
+            self._respond(request, response)
+
+    def _respond(self, request: InferenceRequest, response: InferenceResponse) -> None:
+        self._inflight -= 1
+        request.on_cancel = None
+        try:
+            request.on_response(response)
+        except Exception:
+            # one frontend's bug must not leave the siblings of its batch without an answer
+            log.exception("scheduler.on_response_failed", model=self._name, version=self._version)
+        if not self._inflight and self._stopping:
+            self._drained.set()
+
+    def _fail(self, request: InferenceRequest, error: InferenceError, reason: FailureReason) -> None:
+        self._statistics.record_failure(reason, time.monotonic_ns() - request.arrival_ns)
+        self._respond(request, InferenceResponse(self._name, self._version, request.id, error=error))
+
+    def _reject(self, request: InferenceRequest) -> None:
+        self._fail(request, InferenceError(ErrorCode.UNAVAILABLE, EXPIRED), FailureReason.REJECTED)
+
+    def _cancel(self, request: InferenceRequest) -> None:
+        with self._lock:
+            was_waiting = self._batcher.cancel(request)
+        if was_waiting:
+            # answered later: the caller of cancel() does not expect its callback to run inside
+            error = InferenceError(ErrorCode.CANCELLED, "")
+            self._loop.call_soon(self._fail, request, error, FailureReason.CANCELED)
+
+
+def _join(instances: Sequence[InstanceThread], timeout_seconds: float) -> None:
+    deadline = time.monotonic() + timeout_seconds
+    for instance in instances:
+        instance.join(max(0.0, deadline - time.monotonic()))
