@@ -1,0 +1,84 @@
+# Everything starts here: `make run` and `make test` install what they need.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+export ORT_DISABLE_TELEMETRY := 1
+# Colon-free wait for slow machines; pytest-xdist uses both cores.
+WORKERS ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help run demo setup setup-dev test test-all lint fmt types arch migrations generated bench docs proto css clean
+
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(not ((3, 11) <= sys.version_info[:2] < (3, 14)))' \
+		|| { echo "Flotilla needs Python 3.11, 3.12 or 3.13. Set PYTHON=/path/to/python."; exit 1; }
+	$(PYTHON) -m venv $(VENV) || { echo "Python's venv module is missing (Debian: apt-get install python3-venv)."; exit 1; }
+
+$(VENV)/.runtime: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) install -q -c constraints.txt -e '.[node,onnx,console,embedded]'
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) install -q -c constraints.txt 'pip>=25.1'
+	$(PIP) install -q -c constraints.txt torch==2.13.0
+	$(PIP) install -q -c constraints.txt -e '.[node,onnx,console,embedded]' --group dev
+	@touch $@ $(VENV)/.runtime
+
+setup: $(VENV)/.runtime ## Make .venv with what the product needs
+
+setup-dev: $(VENV)/.dev ## Make .venv with what development needs (adds torch, Chromium)
+	@scripts/ensure_chromium.sh
+
+run: setup ## Set everything up and run Flotilla (console on 7070, node on 8000-8003)
+	@$(BIN)/flotilla up --data-dir data
+
+demo: $(VENV)/.dev ## Fill a running Flotilla with three models, approvals and traffic
+	@$(BIN)/flotilla demo --data-dir data
+
+lint: $(VENV)/.dev ## Lint and check formatting
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+fmt: $(VENV)/.dev ## Format
+	$(BIN)/ruff check --fix -q . || true
+	$(BIN)/ruff format .
+
+types: $(VENV)/.dev ## Type-check (strict)
+	$(BIN)/mypy
+
+arch: $(VENV)/.dev ## Check the import contracts
+	$(BIN)/lint-imports
+
+migrations: $(VENV)/.dev ## Check that migrations match the models
+	$(BIN)/python manage.py makemigrations --check --dry-run
+	$(BIN)/python manage.py check
+
+generated: $(VENV)/.dev ## Check that generated files are fresh
+	$(BIN)/python scripts/generate_protos.py --check
+	$(BIN)/python scripts/build_css.py --check
+	$(BIN)/python scripts/vendor_static.py --check
+
+proto: $(VENV)/.dev ## Generate the protobuf stubs
+	$(BIN)/python scripts/generate_protos.py
+
+css: $(VENV)/.dev ## Build the style sheet
+	$(BIN)/python scripts/build_css.py
+
+test: setup-dev lint types arch migrations generated ## All checks and tests (under 25 minutes on 2 cores)
+	$(BIN)/pytest -n $(WORKERS) -m 'not slow and not gpu'
+
+test-all: setup-dev lint types arch migrations generated ## Also the slow suites
+	$(BIN)/pytest -n $(WORKERS) -m 'not gpu'
+
+bench: $(VENV)/.dev ## Run the benchmarks (ratios against peers in the same run)
+	$(BIN)/python -m benchmarks
+
+docs: ## Where the documentation is
+	@echo "Start at docs/index.md"
+
+clean: ## Remove the virtual environment and caches (never your data)
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,67 @@
+"""The ``flotilla`` command."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import sys
+from pathlib import Path
+
+import click
+
+from flotilla import settings
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="flotilla")
+def main() -> None:
+    """Run Flotilla, and push, deploy and watch models from a shell or CI."""
+
+
+@main.command()
+@click.option("--port", default=7070, show_default=True, help="Port of the console.")
+@click.option(
+    "--node-port", default=8000, show_default=True, help="HTTP port of the node; gRPC, metrics, admin follow."
+)
+@click.option("--data-dir", type=click.Path(file_okay=False, path_type=Path), help="Where everything is kept.")
+@click.option("--no-node", is_flag=True, help="Start the control plane only.")
+@click.option("--db-user", default="nobody", show_default=True, help="As root: the user that runs PostgreSQL.")
+def up(port: int, node_port: int, data_dir: Path | None, no_node: bool, db_user: str) -> None:
+    """Start everything on this machine: database, broker, console, workers and one serving node."""
+    from flotilla.embedded.postgres import EmbeddedError
+    from flotilla.up.data_folder import AlreadyRunning, DataFolder
+    from flotilla.up.stack import UpOptions
+    from flotilla.up.supervisor import StartFailed, Supervisor
+
+    if importlib.util.find_spec("django") is None:
+        raise click.ClickException(
+            "flotilla up needs the control plane: pip install 'flotilla[console,embedded,node,onnx]'"
+        )
+    folder = DataFolder((data_dir or settings.default_data_dir()).absolute())
+    try:
+        folder.acquire()
+    except AlreadyRunning as error:
+        where = error.info.get("url", "an address it has not told yet")
+        raise click.ClickException(
+            f"Flotilla already runs in {folder.path}: {where} (process {error.info.get('pid', 'unknown')})."
+        ) from None
+    options = UpOptions(folder.path, port, node_port, not no_node, db_user)
+    try:
+        asyncio.run(Supervisor(options, folder).run())
+    except (StartFailed, EmbeddedError) as error:
+        raise click.ClickException(str(error)) from None
+    finally:
+        folder.release()
+
+
+@main.command(context_settings={"ignore_unknown_options": True, "help_option_names": []}, add_help_option=False)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def node(arguments: tuple[str, ...]) -> None:
+    """Run a serving node. Takes tritonserver's flags; see ``flotilla node --help``."""
+    import os
+
+    os.execv(sys.executable, [sys.executable, "-m", "serving_node", *arguments])
+
+
+if __name__ == "__main__":
+    main()
