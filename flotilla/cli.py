@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import os
 import sys
 from pathlib import Path
 
@@ -58,9 +59,7 @@ def up(port: int, node_port: int, data_dir: Path | None, no_node: bool, db_user:
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def node(arguments: tuple[str, ...]) -> None:
     """Run a serving node. Takes tritonserver's flags; see ``flotilla node --help``."""
-    import os
-
-    os.execv(sys.executable, [sys.executable, "-m", "serving_node", *arguments])
+    os.execv(sys.executable, [sys.executable, "-m", "serving_node", *arguments])  # noqa: S606
 
 
 if __name__ == "__main__":
