@@ -1,0 +1,7 @@
+import autumn from './object.js';
+import { addPrefix } from '../../functions/addPrefix.js';
+
+export default ({ addBase, prefix = '' }) => {
+  const prefixedautumn = addPrefix(autumn, prefix);
+  addBase({ ...prefixedautumn });
+};
