@@ -1,0 +1,1 @@
+"""``flotilla demo``: three small real models, uploaded, approved, deployed and kept busy."""
