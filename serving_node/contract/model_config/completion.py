@@ -1,0 +1,164 @@
+"""A config and the model file it is for: what the file can fill in, and where the two disagree.
+
+Source: auto-completion and shape checks of Triton's ONNX Runtime backend.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from serving_node.contract.datatypes import data_type, wire_name
+from serving_node.contract.errors import ContractError
+from serving_node.contract.model_config.platforms import fill_backend
+from serving_node.contract.proto.model_config_pb2 import DataType, ModelConfig, ModelInput, ModelOutput
+from serving_node.contract.signature import ModelSignature, TensorSignature
+
+DEFAULT_MAX_BATCH_SIZE = 4
+"""What auto-completion sets for a batchable model; Triton's ``default-max-batch-size``."""
+
+UPLOAD_MAX_BATCH_SIZE = 8
+"""What ``default_config`` proposes for a batchable model."""
+
+_Tensor = ModelInput | ModelOutput
+
+
+def complete(
+    config: ModelConfig, signature: ModelSignature, *, default_max_batch_size: int = DEFAULT_MAX_BATCH_SIZE
+) -> ModelConfig:
+    """Return a copy of ``config`` with what it leaves open filled in from the model file.
+
+    Nothing changes when inputs and outputs are both given. Otherwise the missing side is filled, a batchable model
+    without ``max_batch_size`` gets ``default_max_batch_size``, and dynamic batching if no scheduler is chosen.
+
+    Raises:
+        ContractError: ``max_batch_size`` is set but the model cannot be batched.
+    """
+    result = ModelConfig()
+    result.CopyFrom(config)
+    if config.input and config.output:
+        return result
+    if config.max_batch_size > 0 and not signature.is_batchable:
+        raise ContractError(
+            f"autofill failed for model '{config.name}': model does not support batching while non-zero "
+            "max_batch_size is specified",
+            field="max_batch_size",
+        )
+    if config.max_batch_size == 0 and signature.is_batchable and _given_without_batch(config, signature):
+        result.max_batch_size = default_max_batch_size
+    if result.max_batch_size > 1 and result.WhichOneof("scheduling_choice") is None:
+        result.dynamic_batching.SetInParent()
+    _fill_tensors(result, signature)
+    return result
+
+
+def default_config(name: str, signature: ModelSignature, *, backend: str = "onnxruntime") -> ModelConfig:
+    """Return a sensible config for a model that came without one.
+
+    A batchable model gets batches of up to 8 and dynamic batching. A tensor without dimensions becomes ``dims: [1]``; in
+    a batch with an empty reshape, so that the model still sees one value per item.
+    """
+    config = ModelConfig(name=name, backend=backend)
+    fill_backend(config)
+    return complete(config, signature, default_max_batch_size=UPLOAD_MAX_BATCH_SIZE)
+
+
+def check_signature(config: ModelConfig, signature: ModelSignature) -> list[ContractError]:
+    """Return where ``config`` and the model file disagree, worst first; empty when the config fits."""
+    return [
+        *_check_side(config, "input", config.input, signature.inputs),
+        *_check_side(config, "output", config.output, signature.outputs),
+    ]
+
+
+def _given_without_batch(config: ModelConfig, signature: ModelSignature) -> bool:
+    """Return whether the tensors that the config gives leave room for a batch dimension in front."""
+    ranks = {tensor.name: len(tensor.shape) for tensor in (*signature.inputs, *signature.outputs)}
+    given: list[_Tensor] = [*config.input, *config.output]
+    return all(len(tensor.dims) < ranks.get(tensor.name, 0) for tensor in given)
+
+
+def _fill_tensors(config: ModelConfig, signature: ModelSignature) -> None:
+    skip = 1 if config.max_batch_size > 0 else 0
+    inputs = () if config.input else signature.inputs
+    outputs = () if config.output else signature.outputs
+    for tensor in inputs:
+        _fill_tensor(config.input.add(), tensor, skip)
+    for tensor in outputs:
+        _fill_tensor(config.output.add(), tensor, skip)
+
+
+def _fill_tensor(target: _Tensor, tensor: TensorSignature, skip: int) -> None:
+    target.name = tensor.name
+    target.data_type = data_type(tensor.datatype)
+    target.dims.extend(tensor.shape[skip:] or (1,))
+    # Without a batch dimension an empty reshape is not allowed: a scalar stays [1] there, and the backend drops it.
+    if skip and len(tensor.shape) == skip:
+        target.reshape.SetInParent()
+
+
+def _check_side(
+    config: ModelConfig, side: str, given: Sequence[_Tensor], expected: Sequence[TensorSignature]
+) -> Iterator[ContractError]:
+    known = {tensor.name: tensor for tensor in expected}
+    if len(given) != len(expected):
+        yield ContractError(
+            f"unable to load model '{config.name}', configuration expects {len(given)} {side}s, model provides "
+            f"{len(expected)}",
+            field=side,
+        )
+    for index, tensor in enumerate(given):
+        path = f"{side}[{index}]"
+        model_tensor = known.get(tensor.name)
+        if model_tensor is None:
+            yield ContractError(
+                f"unexpected inference {side} '{tensor.name}', allowed {side}s are: {', '.join(sorted(known))}",
+                field=f"{path}.name",
+            )
+            continue
+        if wire_name(tensor.data_type) != model_tensor.datatype:
+            model_type = DataType.Name(data_type(model_tensor.datatype))
+            yield ContractError(
+                f"unable to load model '{config.name}', configuration expects datatype "
+                f"{DataType.Name(tensor.data_type)} for {side} '{tensor.name}', model provides {model_type}",
+                field=f"{path}.data_type",
+            )
+        yield from _check_shape(config, tensor, model_tensor, f"{path}.dims")
+
+
+def _check_shape(config: ModelConfig, tensor: _Tensor, expected: TensorSignature, path: str) -> Iterator[ContractError]:
+    shape = tuple(tensor.reshape.shape) if tensor.HasField("reshape") else tuple(tensor.dims)
+    subject = f"model '{config.name}', tensor '{tensor.name}': "
+    if config.max_batch_size > 0:
+        if expected.shape[:1] != (-1,):
+            yield ContractError(
+                f"{subject}for the model to support batching the shape should have at least 1 dimension and the first "
+                f"dimension must be -1; but shape expected by the model is {_text(expected.shape)}",
+                field=path,
+            )
+            return
+        full = (-1, *shape)
+        what = (
+            "(an initial batch dimension because max_batch_size > 0 followed by the explicit tensor shape, making "
+            f"complete shape {_text(full)})"
+        )
+    else:
+        full = shape
+        what = f"(shape {_text(full)})"
+        if expected.shape == () and full == (1,):
+            return
+    if not _compatible(expected.shape, full):
+        yield ContractError(
+            f"{subject}the model expects {len(expected.shape)} dimensions (shape {_text(expected.shape)}) but the "
+            f"model configuration specifies {len(full)} dimensions {what}",
+            field=path,
+        )
+
+
+def _compatible(expected: tuple[int, ...], given: tuple[int, ...]) -> bool:
+    return len(expected) == len(given) and all(
+        -1 in pair or pair[0] == pair[1] for pair in zip(expected, given, strict=True)
+    )
+
+
+def _text(shape: tuple[int, ...]) -> str:
+    return f"[{','.join(str(dim) for dim in shape)}]"
