@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from serving_node.contract.datatypes import data_type, wire_name
+from serving_node.contract.datatypes import data_type
 from serving_node.contract.errors import ContractError
 from serving_node.contract.model_config.platforms import fill_backend
 from serving_node.contract.proto.model_config_pb2 import DataType, ModelConfig, ModelInput, ModelOutput
@@ -54,8 +54,8 @@ def complete(
 def default_config(name: str, signature: ModelSignature, *, backend: str = "onnxruntime") -> ModelConfig:
     """Return a sensible config for a model that came without one.
 
-    A batchable model gets batches of up to 8 and dynamic batching. A tensor without dimensions becomes ``dims: [1]``; in
-    a batch with an empty reshape, so that the model still sees one value per item.
+    A batchable model gets batches of up to 8 and dynamic batching. A tensor without dimensions becomes ``dims: [1]``;
+    in a batch with an empty reshape, so that the model still sees one value per item.
     """
     config = ModelConfig(name=name, backend=backend)
     fill_backend(config)
@@ -63,11 +63,24 @@ def default_config(name: str, signature: ModelSignature, *, backend: str = "onnx
 
 
 def check_signature(config: ModelConfig, signature: ModelSignature) -> list[ContractError]:
-    """Return where ``config`` and the model file disagree, worst first; empty when the config fits."""
-    return [
-        *_check_side(config, "input", config.input, signature.inputs),
-        *_check_side(config, "output", config.output, signature.outputs),
-    ]
+    """Return where ``config`` and the model file disagree, inputs first; empty when the config fits.
+
+    Every input of the file must be in the config or be fed by the server (controls, states, batch inputs). Outputs of
+    the file may be left out.
+    """
+    errors = []
+    count = len(config.input) + len(_made_by_server(config)[0])
+    if count != len(signature.inputs):
+        errors.append(
+            ContractError(
+                f"unable to load model '{config.name}', configuration expects {count} inputs, model provides "
+                f"{len(signature.inputs)}",
+                field="input",
+            )
+        )
+    errors += _check_side(config, "input", config.input, signature.inputs)
+    errors += _check_side(config, "output", config.output, signature.outputs)
+    return errors
 
 
 def _given_without_batch(config: ModelConfig, signature: ModelSignature) -> bool:
@@ -79,12 +92,21 @@ def _given_without_batch(config: ModelConfig, signature: ModelSignature) -> bool
 
 def _fill_tensors(config: ModelConfig, signature: ModelSignature) -> None:
     skip = 1 if config.max_batch_size > 0 else 0
-    inputs = () if config.input else signature.inputs
-    outputs = () if config.output else signature.outputs
+    made_inputs, made_outputs = _made_by_server(config)
+    inputs = () if config.input else [t for t in signature.inputs if t.name not in made_inputs]
+    outputs = () if config.output else [t for t in signature.outputs if t.name not in made_outputs]
     for tensor in inputs:
         _fill_tensor(config.input.add(), tensor, skip)
     for tensor in outputs:
         _fill_tensor(config.output.add(), tensor, skip)
+
+
+def _made_by_server(config: ModelConfig) -> tuple[set[str], set[str]]:
+    """Return the model inputs that the server itself feeds (controls, states, batch inputs), and the outputs it keeps."""
+    sequence = config.sequence_batching
+    inputs = {control.name for control in sequence.control_input} | {state.input_name for state in sequence.state}
+    inputs |= {name for batch_input in config.batch_input for name in batch_input.target_name}
+    return inputs, {state.output_name for state in sequence.state}
 
 
 def _fill_tensor(target: _Tensor, tensor: TensorSignature, skip: int) -> None:
@@ -100,12 +122,6 @@ def _check_side(
     config: ModelConfig, side: str, given: Sequence[_Tensor], expected: Sequence[TensorSignature]
 ) -> Iterator[ContractError]:
     known = {tensor.name: tensor for tensor in expected}
-    if len(given) != len(expected):
-        yield ContractError(
-            f"unable to load model '{config.name}', configuration expects {len(given)} {side}s, model provides "
-            f"{len(expected)}",
-            field=side,
-        )
     for index, tensor in enumerate(given):
         path = f"{side}[{index}]"
         model_tensor = known.get(tensor.name)
@@ -115,11 +131,11 @@ def _check_side(
                 field=f"{path}.name",
             )
             continue
-        if wire_name(tensor.data_type) != model_tensor.datatype:
-            model_type = DataType.Name(data_type(model_tensor.datatype))
+        model_type = data_type(model_tensor.datatype)
+        if tensor.data_type != model_type:
             yield ContractError(
                 f"unable to load model '{config.name}', configuration expects datatype "
-                f"{DataType.Name(tensor.data_type)} for {side} '{tensor.name}', model provides {model_type}",
+                f"{DataType.Name(tensor.data_type)} for {side} '{tensor.name}', model provides {DataType.Name(model_type)}",
                 field=f"{path}.data_type",
             )
         yield from _check_shape(config, tensor, model_tensor, f"{path}.dims")
