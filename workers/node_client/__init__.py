@@ -1,0 +1,1 @@
+"""How workers talk to nodes: one asynchronous interface, a client per kind of node, and a fake for tests."""

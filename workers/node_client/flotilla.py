@@ -1,0 +1,172 @@
+"""Client of a Flotilla node: JSON over HTTP to its admin port, with the node's bearer secret."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import urllib.parse
+from types import TracebackType
+from typing import Any, Self
+
+import httpx2
+
+from serving_node.contract.control import Desired, Observed
+from serving_node.contract.errors import ContractError
+from workers.node_client.client import Exposition, NodeAddress
+from workers.node_client.errors import NodeClientError, NodeErrorCode
+
+CONNECT_SECONDS = 3.0
+ANSWER_SECONDS = 10.0
+MAX_ANSWER_BYTES = 32 * 1024**2
+PROTOBUF_EXPOSITION = "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited"
+_ACCEPT_METRICS = f"{PROTOBUF_EXPOSITION}, text/plain;version=0.0.4;q=0.5"
+
+_BY_STATUS = {
+    400: NodeErrorCode.INVALID,
+    401: NodeErrorCode.UNAUTHORIZED,
+    403: NodeErrorCode.UNAUTHORIZED,
+    404: NodeErrorCode.NOT_FOUND,
+    409: NodeErrorCode.CONFLICT,
+    413: NodeErrorCode.TOO_LARGE,
+    429: NodeErrorCode.UNAVAILABLE,
+    503: NodeErrorCode.UNAVAILABLE,
+    504: NodeErrorCode.TIMEOUT,
+}
+
+
+class FlotillaNodeClient:
+    """See NodeClient. Answers above ``MAX_ANSWER_BYTES`` are refused while they arrive, redirects are not followed."""
+
+    def __init__(self, address: NodeAddress, *, transport: httpx2.AsyncBaseTransport | None = None) -> None:
+        self._address = address
+        self._http = httpx2.AsyncClient(
+            transport=transport,
+            trust_env=False,  # a proxy from the environment must never see the admin secret
+            # Loading the certificate bundle costs tens of milliseconds; plain http needs none.
+            verify=any(url.startswith("https:") for url in (address.admin_url, address.metrics_url)),
+            timeout=httpx2.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS),
+        )
+
+    async def put_desired(self, desired: Desired) -> Observed:
+        answer = await self._admin("PUT", "/v1/desired", body=desired.to_json())
+        return self._read_observed(answer)
+
+    async def observed(self, *, after: int, timeout_seconds: float) -> Observed:
+        query = {"after": str(after), "timeout": f"{timeout_seconds:g}"}
+        answer = await self._admin("GET", "/v1/observed", query=query, wait=timeout_seconds)
+        return self._read_observed(answer)
+
+    async def infer(self, model: str, body: dict[str, Any], *, unit: str, timeout_seconds: float) -> dict[str, Any]:
+        path = "/v1/infer/" + urllib.parse.quote(model, safe="")
+        query = {"unit": unit} if unit else {}
+        answer = await self._admin("POST", path, body=body, query=query, wait=timeout_seconds - ANSWER_SECONDS)
+        return self._read_object(answer)
+
+    async def logs(self, *, tail: int) -> list[str]:
+        document = self._read_json(await self._admin("GET", "/v1/logs", query={"tail": str(tail)}))
+        lines = document.get("lines", []) if isinstance(document, dict) else document
+        return [line if isinstance(line, str) else json.dumps(line) for line in lines]
+
+    async def metrics(self) -> Exposition:
+        url = self._address.metrics_url.rstrip("/")
+        url = url if url.endswith("/metrics") else f"{url}/metrics"
+        body, content_type = await self._exchange("GET", url, headers={"Accept": _ACCEPT_METRICS})
+        return Exposition(content_type=content_type, body=body)
+
+    async def __aenter__(self) -> Self:
+        await self._http.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._http.__aexit__(kind, error, trace)
+
+    async def _admin(
+        self, method: str, path: str, *, body: Any = None, query: dict[str, str] | None = None, wait: float = 0.0
+    ) -> bytes:
+        headers = {"Authorization": f"Bearer {self._address.admin_secret}"}
+        content = None
+        if body is not None:
+            content = json.dumps(body, separators=(",", ":"), allow_nan=False).encode()
+            headers["Content-Type"] = "application/json"
+        url = self._address.admin_url.rstrip("/") + path
+        answer, _type = await self._exchange(method, url, headers=headers, content=content, query=query, wait=wait)
+        return answer
+
+    async def _exchange(
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: dict[str, str],
+        content: bytes | None = None,
+        query: dict[str, str] | None = None,
+        wait: float = 0.0,
+    ) -> tuple[bytes, str]:
+        seconds = max(ANSWER_SECONDS + wait, 0.1)
+        timeout = httpx2.Timeout(seconds, connect=CONNECT_SECONDS)
+        try:
+            # httpx2 counts from byte to byte; the outer limit stops a node that drips.
+            async with (
+                asyncio.timeout(seconds + CONNECT_SECONDS),
+                self._http.stream(
+                    method, url, headers=headers, content=content, params=query, timeout=timeout
+                ) as response,
+            ):
+                answer = await self._read_bounded(response)
+        except (httpx2.TimeoutException, TimeoutError) as error:
+            raise NodeClientError(NodeErrorCode.TIMEOUT, f"{self._address.name} did not answer in time.") from error
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+            text = f"{self._address.name} cannot be reached: {error or type(error).__name__}"
+            raise NodeClientError(NodeErrorCode.UNREACHABLE, text) from error
+        if response.status_code >= 300:
+            raise self._refusal(response.status_code, answer)
+        return answer, response.headers.get("content-type", "")
+
+    async def _read_bounded(self, response: httpx2.Response) -> bytes:
+        parts: list[bytes] = []
+        size = 0
+        async for part in response.aiter_bytes():
+            size += len(part)
+            if size > MAX_ANSWER_BYTES:
+                text = f"{self._address.name} sent more than {MAX_ANSWER_BYTES // 1024**2} MiB."
+                raise NodeClientError(NodeErrorCode.TOO_LARGE, text)
+            parts.append(part)
+        return b"".join(parts)
+
+    def _refusal(self, status: int, body: bytes) -> NodeClientError:
+        code = _BY_STATUS.get(status, NodeErrorCode.NODE_FAILED if status >= 500 else NodeErrorCode.PROTOCOL)
+        text = body[:2000].decode("utf-8", "replace").strip()
+        try:
+            document = json.loads(body)
+        except ValueError:
+            document = None
+        if isinstance(document, dict):
+            text = str(document.get("error") or document.get("detail") or text)
+        return NodeClientError(code, text or f"{self._address.name} answered {status}.")
+
+    def _read_json(self, body: bytes) -> Any:
+        try:
+            return json.loads(body)
+        except ValueError as error:
+            text = f"{self._address.name} sent an answer that is not JSON."
+            raise NodeClientError(NodeErrorCode.PROTOCOL, text) from error
+
+    def _read_object(self, body: bytes) -> dict[str, Any]:
+        document = self._read_json(body)
+        if not isinstance(document, dict):
+            raise NodeClientError(NodeErrorCode.PROTOCOL, f"{self._address.name} sent JSON that is no object.")
+        return document
+
+    def _read_observed(self, body: bytes) -> Observed:
+        try:
+            return Observed.from_json(self._read_json(body))
+        except ContractError as error:
+            text = f"{self._address.name} speaks another control protocol: {error.message}"
+            raise NodeClientError(NodeErrorCode.PROTOCOL, text) from error
+
+
+def connect(address: NodeAddress) -> FlotillaNodeClient:
+    """Return a client of a Flotilla node; use it as an asynchronous context manager."""
+    return FlotillaNodeClient(address)

@@ -1,0 +1,1 @@
+"""The one process that watches every node: ``python -m workers.observe``."""
