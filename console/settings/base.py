@@ -87,7 +87,12 @@ TEMPLATES: list[dict[str, Any]] = [
                     ],
                 )
             ],
-            "builtins": ["django_cotton.templatetags.cotton"],
+            "builtins": [
+                "django_cotton.templatetags.cotton",
+                "django.templatetags.i18n",
+                "django.templatetags.static",
+                "console.templatetags.flotilla",
+            ],
         },
     }
 ]

@@ -1,0 +1,177 @@
+"""Template tags and filters of every page: icons, status badges, times, sizes and numbers with units."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from django import template
+from django.templatetags.static import static
+from django.utils import timezone
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
+
+from console.templatetags.tones import tone_of
+
+register = template.Library()
+
+
+@register.simple_tag
+def icon(name: str, css: str = "") -> SafeString:
+    """Return an icon of the sprite, hidden from screen readers: the word stands beside it."""
+    return format_html(
+        '<svg class="icon {}" viewBox="0 0 24 24" aria-hidden="true"><use href="{}#{}"></use></svg>',
+        css,
+        static("icons.svg"),
+        name,
+    )
+
+
+@register.simple_tag
+def badge(value: object, prefix: str = "", title: str = "") -> SafeString:
+    """Return a status badge: icon, word and tone from one table. ``prefix`` names what the status is of."""
+    tone = tone_of(value)
+    return format_html(
+        '<span class="badge-s tone-{}" data-status="{}"{}>{}<span>{}{}</span></span>',
+        tone.tone,
+        value or "unknown",
+        format_html(' title="{}"', title) if title else "",
+        icon(tone.icon, "spin" if tone.spins else ""),
+        f"{prefix} " if prefix else "",
+        tone.label,
+    )
+
+
+@register.filter
+def tone(value: object) -> str:
+    """Return the tone of a status: green, amber, red, blue or grey."""
+    return tone_of(value).tone
+
+
+@register.filter
+def status_label(value: object) -> str:
+    """Return the word of a status."""
+    return str(tone_of(value).label)
+
+
+@register.filter
+def since(moment: datetime.datetime | None) -> SafeString | str:
+    """Return a relative time that the browser keeps true, with the exact time (UTC) on hover."""
+    if moment is None:
+        return _("never")
+    exact = moment.astimezone(datetime.UTC)
+    return format_html(
+        '<time datetime="{}" title="{} UTC" data-relative>{}</time>',
+        exact.isoformat(timespec="seconds"),
+        exact.strftime("%Y-%m-%d %H:%M:%S"),
+        relative(exact - timezone.now()),
+    )
+
+
+_UNITS = ((60.0, 1.0, "sec."), (3600.0, 60.0, "min."), (86400.0, 3600.0, "hr."), (math.inf, 86400.0, "days"))
+
+
+def relative(difference: datetime.timedelta) -> str:
+    """Return ``5 min. ago`` or ``in 2 days``."""
+    seconds = difference.total_seconds()
+    size, unit = next((size, unit) for limit, size, unit in _UNITS if abs(seconds) < limit)
+    amount = f"{round(abs(seconds) / size)} {unit}"
+    return _("%(amount)s ago") % {"amount": amount} if seconds <= 0 else _("in %(amount)s") % {"amount": amount}
+
+
+@register.filter
+def size(value: float | None) -> str:
+    """Return bytes in binary units: ``3.4 MiB``."""
+    if value is None:
+        return "–"  # noqa: RUF001
+    amount = float(value)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(amount) < 1024:
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1024
+    return f"{amount:.1f} TiB"
+
+
+@register.filter
+def seconds(value: float | None) -> str:
+    """Return a duration in the unit that suits it: ``850 µs``, ``12.4 ms``, ``3.2 s``, ``5 min 3 s``."""
+    if value is None:
+        return "–"  # noqa: RUF001
+    if value < 0.001:
+        return f"{value * 1e6:.0f} µs"
+    if value < 1:
+        return f"{value * 1e3:.1f} ms"
+    if value < 120:
+        return f"{value:.1f} s"
+    minutes, rest = divmod(int(value), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+
+
+@register.filter
+def short(value: object, length: int = 12) -> str:
+    """Return the first characters of a digest or id."""
+    return str(value or "")[:length]
+
+
+@register.filter
+def shape(dimensions: Iterable[int] | None) -> str:
+    """Return a tensor's shape as people write it: ``[-1, 3, 224, 224]``, ``scalar`` for none."""
+    numbers = list(dimensions or ())
+    return "[" + ", ".join(str(number) for number in numbers) + "]" if numbers else _("scalar")
+
+
+@register.filter
+def pretty(value: Any) -> str:
+    """Return a JSON document with two spaces of indent."""
+    return json.dumps(value, indent=2, ensure_ascii=False, default=str)
+
+
+@register.filter
+def percent_of(part: float | None, whole: float | None) -> int:
+    """Return ``part`` as a whole percentage of ``whole``; 0 when there is no whole."""
+    return round(100 * (part or 0) / whole) if whole else 0
+
+
+@register.filter
+def item(mapping: Any, key: Any) -> Any:
+    """Return ``mapping[key]`` or nothing."""
+    return mapping.get(key, "") if hasattr(mapping, "get") else ""
+
+
+@register.simple_tag
+def split_bar(weights: Sequence[tuple[str, float]]) -> SafeString:
+    """Return a bar of stacked traffic weights (0..100 each) as SVG, which needs no inline style.
+
+    ``weights``: (label, percent) in the order of the series colours.
+    """
+    offset = 0.0
+    parts = []
+    for number, (_label, percent) in enumerate(weights):
+        parts.append((number, offset, percent))
+        offset += percent
+    label = ", ".join(f"{name} {percent:g} %" for name, percent in weights)
+    return format_html(
+        '<svg class="split-bar" viewBox="0 0 100 8" preserveAspectRatio="none" role="img" aria-label="{}">{}</svg>',
+        label or _("no traffic"),
+        format_html_join("", '<rect class="series-{}" x="{}" y="0" width="{}" height="8"></rect>', parts),
+    )
+
+
+@register.simple_tag
+def meter(part: float | None, whole: float | None, label: str) -> SafeString:
+    """Return a small bar for a share of something, with a text alternative. Red above 95 %, amber above 85 %."""
+    percent = min(100, percent_of(part, whole))
+    colour = "red" if percent > 95 else "amber" if percent > 85 else "blue"
+    return format_html(
+        '<svg class="meter-svg tone-{}" viewBox="0 0 100 8" preserveAspectRatio="none" role="img" aria-label="{}: {} %">'
+        '<rect x="0" y="0" width="{}" height="8"></rect></svg>',
+        colour,
+        label,
+        percent,
+        percent,
+    )
