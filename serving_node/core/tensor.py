@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 from math import prod
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -71,15 +72,19 @@ class Tensor:
             return cls(name, datatype, array.shape, encode_bytes_elements(array))
         contiguous = np.ascontiguousarray(array)
         # memoryview.cast refuses views with a zero in the shape
-        data = memoryview(contiguous.reshape(-1).view(np.uint8)) if contiguous.size else b""
-        return cls(name, datatype, array.shape, data)
+        return cls(name, datatype, array.shape, array_bytes(contiguous) if contiguous.size else b"")
+
+
+def array_bytes(array: npt.NDArray[np.generic]) -> memoryview:
+    """Return the bytes of a contiguous, non-empty array as a view."""
+    return memoryview(cast(bytes, array.reshape(-1).view(np.uint8)))
 
 
 def encode_bytes_elements(array: npt.NDArray[np.generic]) -> bytes:
     """Return the wire form of an object array of str or bytes, in row-major order."""
     parts: list[bytes] = []
     for element in array.flat:
-        raw = element.encode() if isinstance(element, str) else bytes(element)
+        raw = element.encode() if isinstance(element, str) else bytes(cast(bytes, element))
         parts.append(_LENGTH.pack(len(raw)))
         parts.append(raw)
     return b"".join(parts)

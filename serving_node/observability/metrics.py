@@ -67,8 +67,10 @@ def model_families(series: Iterable[ModelSeries]) -> list[Family]:
                 COUNTER, models, lambda s: (s.success.ns + s.fail.ns) // 1000),
     ]  # fmt: skip
     for name, what, counter in _DURATIONS:
-        text = f"Cumulative {what} duration in microseconds"
-        families.append(_family(name, text, COUNTER, models, lambda s, counter=counter: counter(s).ns // 1000))
+        family = Family(name, f"Cumulative {what} duration in microseconds", COUNTER)
+        for model in models:
+            family.add(model.labels, counter(model.statistics).ns // 1000)
+        families.append(family)
     pending = Family(
         "nv_inference_pending_request_count",
         "Instantaneous number of pending requests awaiting execution per-model.",

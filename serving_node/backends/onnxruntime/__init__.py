@@ -1,0 +1,1 @@
+"""Models in ONNX format, run by ONNX Runtime in this process."""

@@ -1,0 +1,210 @@
+"""From a version's folder and its config to a model that answers. Everything that blocks runs off the loop."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import structlog
+
+from serving_node.contract.errors import ContractError, ErrorCode
+from serving_node.contract.model_config import check_signature, complete, normalise, validate
+from serving_node.contract.proto.model_config_pb2 import ModelConfig, ModelInstanceGroup
+from serving_node.core.backend import (
+    Backend,
+    BackendInstance,
+    BackendModel,
+    BackendRegistry,
+    Device,
+    DeviceKind,
+    ModelSource,
+)
+from serving_node.core.errors import InferenceError
+from serving_node.observability.statistics import ModelStatistics
+from serving_node.scheduling.instances import InstanceThread
+from serving_node.scheduling.io_rules import IoRules
+from serving_node.scheduling.policy import batch_policy
+from serving_node.scheduling.scheduler import Scheduler
+from serving_node.scheduling.served_model import ServedModel
+from serving_node.scheduling.warmup import warm_up
+
+if TYPE_CHECKING:
+    from serving_node.contract.signature import ModelSignature
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class _Opened:
+    """What opening found, before the scheduler starts."""
+
+    config: ModelConfig
+    signature: ModelSignature | None
+    rules: IoRules
+    model: BackendModel
+    instances: list[tuple[str, BackendInstance]]
+
+    def close(self) -> None:
+        """Free everything; used when a later step fails."""
+        for _, instance in self.instances:
+            instance.close()
+        self.model.close()
+
+
+async def load_served_model(
+    *,
+    name: str,
+    version: int,
+    version_dir: Path,
+    config: ModelConfig,
+    backends: BackendRegistry,
+    gpu_count: int = 0,
+    unit: str = "",
+    auto_complete: bool = True,
+    on_warming: Callable[[], None] | None = None,
+) -> ServedModel:
+    """Return the version, completed, validated, warmed up and ready.
+
+    ``config`` has its backend; it is not changed. ``on_warming`` is called on the loop when warm-up begins.
+
+    Raises:
+        InferenceError: with one sentence why the version cannot be served. Nothing is left behind.
+    """
+    started = time.monotonic()
+    source = ModelConfig()
+    source.CopyFrom(config)
+    source.name = source.name or name
+    loader = _Loader(name, version, version_dir, source, backends, gpu_count, auto_complete)
+    opened = await asyncio.to_thread(loader.open)
+    try:
+        if on_warming is not None:
+            on_warming()
+        await asyncio.to_thread(loader.warm, opened)
+    except BaseException:
+        await asyncio.to_thread(opened.close)
+        raise
+    statistics = ModelStatistics()
+    scheduler = Scheduler(
+        name=name,
+        version=version,
+        policy=batch_policy(opened.config),
+        instances=[InstanceThread(label, instance) for label, instance in opened.instances],
+        statistics=statistics,
+        on_closed=opened.model.close,
+    )
+    load_seconds = time.monotonic() - started
+    log.info("model.loaded", model=name, version=version, unit=unit, seconds=round(load_seconds, 3))
+    return ServedModel(
+        name=name,
+        version=version,
+        unit=unit,
+        config=opened.config,
+        signature=opened.signature,
+        metadata=opened.rules.metadata(opened.config),
+        rules=opened.rules,
+        scheduler=scheduler,
+        statistics=statistics,
+        max_batch_size=opened.config.max_batch_size,
+        load_seconds=load_seconds,
+        memory_bytes=opened.model.memory_bytes(),
+    )
+
+
+def devices_of(config: ModelConfig) -> list[tuple[str, Device]]:
+    """Return name and device of each instance that a normalised config asks for. Passive groups have none."""
+    instances: list[tuple[str, Device]] = []
+    for group in config.instance_group:
+        if group.passive:
+            continue
+        if group.kind == ModelInstanceGroup.KIND_GPU:
+            devices = [Device(DeviceKind.GPU, index) for index in group.gpus for _ in range(max(1, group.count))]
+        else:
+            devices = [Device()] * max(1, group.count)
+        instances += [(f"{group.name}_{number}", device) for number, device in enumerate(devices)]
+    return instances
+
+
+class _Loader:
+    """The blocking steps of a load."""
+
+    def __init__(
+        self,
+        name: str,
+        version: int,
+        version_dir: Path,
+        config: ModelConfig,
+        backends: BackendRegistry,
+        gpu_count: int,
+        auto_complete: bool,
+    ) -> None:
+        self._name = name
+        self._version = version
+        self._version_dir = version_dir
+        self._config = config
+        self._backends = backends
+        self._gpu_count = gpu_count
+        self._auto_complete = auto_complete
+
+    def open(self) -> _Opened:
+        """Open the file, complete and check the config, make the instances."""
+        backend = self._backends.get(self._config.backend)
+        draft = self._normalised(self._config)
+        devices = devices_of(draft)
+        if not devices:
+            raise InferenceError(ErrorCode.INVALID_ARG, f"model '{self._name}' has no instance to run on")
+        model = self._open_model(backend, draft, devices)
+        instances: list[tuple[str, BackendInstance]] = []
+        try:
+            signature = model.signature()
+            config = self._completed(signature)
+            for label, device in devices_of(config):
+                instances.append((label, model.create_instance(device, config)))
+        except BaseException:
+            for _, instance in instances:
+                instance.close()
+            model.close()
+            raise
+        return _Opened(config, signature, IoRules(config), model, instances)
+
+    def warm(self, opened: _Opened) -> None:
+        """Warm up every instance."""
+        for _, instance in opened.instances:
+            warm_up(instance, opened.rules, opened.config, self._version_dir.parent)
+
+    def _open_model(self, backend: Backend, draft: ModelConfig, devices: list[tuple[str, Device]]) -> BackendModel:
+        source = ModelSource(
+            name=self._name,
+            version=self._version,
+            directory=self._version_dir,
+            config=draft,
+            devices=tuple(device for _, device in devices),
+        )
+        try:
+            return backend.open_model(source)
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            raise InferenceError(ErrorCode.INVALID_ARG, f"cannot read the files of the model: {reason}") from error
+
+    def _completed(self, signature: ModelSignature | None) -> ModelConfig:
+        try:
+            config = self._config
+            if signature is not None and self._auto_complete:
+                config = complete(config, signature)
+            config = normalise(config, gpu_count=self._gpu_count)
+            validate(config, model_name=self._name)
+            mismatches = check_signature(config, signature) if signature is not None else []
+        except ContractError as error:
+            raise InferenceError(ErrorCode.INVALID_ARG, error.message) from error
+        if mismatches:
+            raise InferenceError(ErrorCode.INVALID_ARG, "; ".join(mismatch.message for mismatch in mismatches))
+        return config
+
+    def _normalised(self, config: ModelConfig) -> ModelConfig:
+        try:
+            return normalise(config, gpu_count=self._gpu_count)
+        except ContractError as error:
+            raise InferenceError(ErrorCode.INVALID_ARG, error.message) from error
