@@ -275,4 +275,4 @@ def _advance(
 
 def _by_urgency(wanted: Mapping[UnitKey, Unit], applied: Mapping[str, DesiredModel]) -> list[tuple[UnitKey, Unit]]:
     """Return the units that should already serve first (after a restart), then the rest in the order given."""
-    return sorted(wanted.items(), key=lambda item: not _routed(*item[0], applied))
+    return sorted(wanted.items(), key=lambda item: not _routed(item[0][0], item[0][1], applied))

@@ -1,0 +1,200 @@
+"""The control API of a joined node: desired state in, observed state out, and a few questions for people.
+
+Every call needs the node's secret as a bearer token. One handler for each path; bodies are small JSON.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+from urllib.parse import parse_qsl, unquote_to_bytes
+
+import orjson
+
+from serving_node.contract.control import Desired
+from serving_node.contract.errors import ContractError, ErrorCode
+from serving_node.core.errors import InferenceError
+from serving_node.core.request import InferenceResponse
+from serving_node.dataplane import DataPlane
+from serving_node.frontends.admin.infer_codec import decode_request, encode_response
+from serving_node.frontends.admin.log_tail import LogTail
+from serving_node.repository.blob_store import BlobError, BlobStore
+from serving_node.repository.desired_rules import DesiredConflictError
+from serving_node.repository.desired_state import DesiredState
+from serving_node.wire.http1 import Http1Limits, Http1Server, HttpExchange
+from serving_node.wire.listener import Listener
+
+_log = logging.getLogger(__name__)
+
+_JSON = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
+_LIMITS = Http1Limits(max_body_bytes=8 * 1024 * 1024)
+_MAX_POLL_SECONDS = 60.0
+_MAX_INFER_SECONDS = 60.0
+_MAX_LOG_LINES = 2000
+_STATUS = {
+    ErrorCode.UNKNOWN: 400,
+    ErrorCode.INTERNAL: 500,
+    ErrorCode.NOT_FOUND: 404,
+    ErrorCode.INVALID_ARG: 400,
+    ErrorCode.UNAVAILABLE: 503,
+    ErrorCode.UNSUPPORTED: 501,
+    ErrorCode.ALREADY_EXISTS: 400,
+    ErrorCode.CANCELLED: 400,
+}
+_BLOB_STATUS = {"in_use": 409, "not_found": 404}
+
+Answer = tuple[int, Any]
+Query = dict[str, str]
+
+
+class AdminFrontend:
+    """Answers the control plane's calls. ``listener`` starts and stops it; ``secret`` is never logged."""
+
+    def __init__(
+        self, dataplane: DataPlane, desired: DesiredState, blobs: BlobStore, logs: LogTail, *, secret: str
+    ) -> None:
+        self._dataplane = dataplane
+        self._desired = desired
+        self._blobs = blobs
+        self._logs = logs
+        self._authorization = f"Bearer {secret}".encode()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.listener: Listener = Http1Server(self.handle, _LIMITS, max_connections=256).listener
+
+    def handle(self, exchange: HttpExchange) -> None:
+        """Answer one call, now or later. Called by the connection."""
+        given = exchange.headers.get(b"authorization", b"")
+        if not hmac.compare_digest(given, self._authorization):
+            _respond(exchange, 401, {"error": "a valid bearer token is needed"}, (b"www-authenticate", b"Bearer"))
+            return
+        task = asyncio.ensure_future(self._answer(exchange))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+        def leave() -> None:
+            task.cancel()
+
+        exchange.on_disconnect = leave
+
+    async def _answer(self, exchange: HttpExchange) -> None:
+        try:
+            status, document = await self._route(exchange)
+        except ContractError as error:
+            status, document = 400, {"error": error.message, "field": error.field}
+        except DesiredConflictError as error:
+            status, document = 409, {"error": str(error)}
+        except BlobError as error:
+            status, document = _BLOB_STATUS.get(error.code, 400), {"error": error.message, "code": error.code}
+        except InferenceError as error:
+            status, document = _STATUS[error.code], {"error": error.message, "code": error.code.value}
+        except OSError as error:
+            _log.error("admin.disk_error path=%s reason=%s", exchange.path.decode("latin-1"), error)
+            status, document = 507, {"error": f"the node cannot write its state: {error.strerror or error}"}
+        except Exception:
+            _log.exception("admin.failed path=%s", exchange.path.decode("latin-1"))
+            status, document = 500, {"error": "internal error"}
+        if not exchange.disconnected:
+            _respond(exchange, status, document)
+
+    async def _route(self, exchange: HttpExchange) -> Answer:
+        try:
+            parts = [unquote_to_bytes(part).decode() for part in exchange.path.strip(b"/").split(b"/")]
+            query = dict(parse_qsl(exchange.query.decode()))
+        except UnicodeDecodeError:
+            return 400, {"error": "the path is not UTF-8"}
+        handlers: dict[tuple[str, str], Callable[..., Awaitable[Answer]]] = {
+            ("PUT", "desired"): self._put_desired,
+            ("GET", "observed"): self._get_observed,
+            ("GET", "logs"): self._get_logs,
+            ("GET", "blobs"): self._get_blobs,
+            ("GET", "healthz"): self._get_health,
+            ("POST", "infer"): self._post_infer,
+            ("DELETE", "blobs"): self._delete_blob,
+        }
+        takes_argument = {"infer": 3, "blobs": 3 if exchange.method == "DELETE" else 2}
+        if len(parts) < 2 or parts[0] != "v1" or len(parts) != takes_argument.get(parts[1], 2):
+            return 404, {"error": "Not Found"}
+        handler = handlers.get((exchange.method, parts[1]))
+        if handler is None:
+            known = any(name == parts[1] for _, name in handlers)
+            return (405, {"error": "Method Not Allowed"}) if known else (404, {"error": "Not Found"})
+        return await handler(exchange, query, *parts[2:])
+
+    async def _put_desired(self, exchange: HttpExchange, query: Query) -> Answer:
+        desired = Desired.from_json(_body(exchange))
+        return 200, (await self._desired.accept(desired)).to_json()
+
+    async def _get_observed(self, exchange: HttpExchange, query: Query) -> Answer:
+        if "after" not in query:
+            return 200, self._desired.observed().to_json()
+        after = int(_number(query, "after", 0))
+        timeout = min(_number(query, "timeout", 30), _MAX_POLL_SECONDS)
+        return 200, (await self._desired.wait_observed(after, timeout)).to_json()
+
+    async def _get_logs(self, exchange: HttpExchange, query: Query) -> Answer:
+        count = min(int(_number(query, "tail", 200)), _MAX_LOG_LINES)
+        return 200, {"lines": self._logs.tail(count)}
+
+    async def _get_blobs(self, exchange: HttpExchange, query: Query) -> Answer:
+        blobs = [
+            {"sha256": blob.sha256, "size": blob.size, "last_used": blob.last_used, "in_use": blob.in_use}
+            for blob in self._blobs.list()
+        ]
+        return 200, {"blobs": blobs, "used_bytes": self._blobs.used_bytes(), "quota_bytes": self._blobs.quota_bytes}
+
+    async def _delete_blob(self, exchange: HttpExchange, query: Query, sha256: str) -> Answer:
+        return 200, {"deleted": await asyncio.to_thread(self._blobs.delete, sha256)}
+
+    async def _get_health(self, exchange: HttpExchange, query: Query) -> Answer:
+        return 200, {"live": self._dataplane.server_live(), "ready": self._dataplane.server_ready()}
+
+    async def _post_infer(self, exchange: HttpExchange, query: Query, model: str) -> Answer:
+        """Run one request like any other, and wait for its answer. A caller that leaves cancels it."""
+        future: asyncio.Future[InferenceResponse] = asyncio.get_running_loop().create_future()
+
+        def on_response(response: InferenceResponse) -> None:
+            if not future.done() and (response.outputs or response.error or response.final):
+                future.set_result(response)
+
+        document = _body(exchange)
+        request = decode_request(model, query.get("version", ""), query.get("unit", ""), document, on_response)
+        self._dataplane.infer(request)
+        timeout = min(_number(query, "timeout", 30), _MAX_INFER_SECONDS)
+        try:
+            response = await asyncio.wait_for(future, timeout)
+        except TimeoutError:
+            request.cancel()
+            raise InferenceError(ErrorCode.UNAVAILABLE, f"no answer within {timeout:g} s") from None
+        except asyncio.CancelledError:
+            request.cancel()
+            raise
+        if response.error is not None:
+            raise response.error
+        return 200, encode_response(response)
+
+
+def _body(exchange: HttpExchange) -> Any:
+    try:
+        return orjson.loads(exchange.body)
+    except orjson.JSONDecodeError as error:
+        raise ContractError(f"the body is not JSON: {error}") from error
+
+
+def _number(query: Query, name: str, default: float) -> float:
+    text = query.get(name)
+    if text is None:
+        return default
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < 1e18:
+        raise ContractError(f"'{name}' must be a number from 0 on", field=name)
+    return value
+
+
+def _respond(exchange: HttpExchange, status: int, document: Any, *more: tuple[bytes, bytes]) -> None:
+    exchange.respond(status, [*_JSON, *more], [orjson.dumps(document)])

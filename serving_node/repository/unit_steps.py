@@ -1,0 +1,153 @@
+"""The steps of a unit on this node: fetch, verify, stage. They block, and run in threads of their own.
+
+Loading is the scheduler's matter; see ``loading.Loader``.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Protocol
+
+from serving_node.contract.control import Unit
+from serving_node.contract.digests import config_digest, manifest_digest
+from serving_node.contract.errors import ContractError
+from serving_node.contract.model_config import parse_json
+from serving_node.contract.proto import model_config_pb2
+from serving_node.core.errors import InferenceError
+from serving_node.repository.blob_store import BlobStore
+from serving_node.repository.fetcher import FetchError, Progress
+from serving_node.repository.local import detect_backend
+
+
+class StepError(Exception):
+    """A step of a unit failed. ``transient`` tells whether the same step may succeed later."""
+
+    def __init__(self, code: str, message: str, *, transient: bool = False) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.transient = transient
+
+
+class Fetcher(Protocol):
+    """Brings one blob into the store."""
+
+    def fetch(self, sha256: str, size: int, *, progress: Progress, cancelled: threading.Event) -> None:
+        """See ``fetcher.BlobFetcher.fetch``."""
+
+
+class UnitSteps:
+    """Blob store, fetcher and folder of staged versions, seen as steps of a unit."""
+
+    def __init__(self, store: BlobStore, fetcher: Fetcher, folder: Path) -> None:
+        self.store = store
+        self._fetcher = fetcher
+        self._folder = folder
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    def folder(self, name: str, unit: Unit) -> Path:
+        """Return the version folder of a unit, staged or not."""
+        return self._folder / name / unit.unit / str(unit.version)
+
+    def fetch(self, unit: Unit, progress: Callable[[int], None], cancelled: threading.Event) -> None:
+        """Bring what is missing of a unit. ``progress`` gets the bytes of all its files that are here.
+
+        Raises:
+            StepError: the code of ``FetchError``.
+        """
+        sizes = {file.sha256: file.size for file in unit.files}
+        done = {sha256: size for sha256, size in sizes.items() if self.store.has(sha256)}
+        progress(sum(done.values()))
+        for sha256, size in sizes.items():
+            if sha256 in done:
+                continue
+
+            def report(received: int, sha256: str = sha256) -> None:
+                done[sha256] = received
+                progress(sum(done.values()))
+
+            try:
+                self._fetcher.fetch(sha256, size, progress=report, cancelled=cancelled)
+            except FetchError as error:
+                raise StepError(error.code, error.message, transient=error.transient) from error
+
+    def verify(self, unit: Unit) -> None:
+        """Hash every file of a unit and check its digests.
+
+        Raises:
+            StepError: digest_mismatch or config_invalid for good; blob_lost in passing: it is fetched again.
+        """
+        files = [{"path": file.path, "size": file.size, "sha256": file.sha256} for file in unit.files]
+        if manifest_digest(files) != unit.manifest_digest:
+            raise StepError("digest_mismatch", "the files of the unit do not have the manifest's digest")
+        if config_digest(self._config(unit)) != unit.config_digest:
+            raise StepError("digest_mismatch", "the config of the unit does not have the digest it should have")
+        for sha256 in {file.sha256 for file in unit.files}:
+            if not self.store.verify(sha256):
+                raise StepError("blob_lost", f"blob {sha256} was damaged on disk", transient=True)
+
+    def stage(self, name: str, unit: Unit) -> Path:
+        """Build the version folder of a unit anew from its blobs, and return it. Files are links where they can be.
+
+        Raises:
+            StepError: disk_error.
+        """
+        target = self.folder(name, unit)
+        building = self._folder / f".{unit.unit}.building"
+        try:
+            shutil.rmtree(building, ignore_errors=True)
+            for file in unit.files:
+                place = building / str(unit.version) / file.path
+                place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                _link_or_copy(self.store.path(file.sha256), place)
+            shutil.rmtree(target.parent, ignore_errors=True)
+            target.parent.parent.mkdir(exist_ok=True, mode=0o700)
+            building.rename(target.parent)
+        except OSError as error:
+            shutil.rmtree(building, ignore_errors=True)
+            raise StepError("disk_error", f"cannot stage: {error.strerror or error}", transient=True) from error
+        return target
+
+    def config(self, name: str, unit: Unit) -> model_config_pb2.ModelConfig:
+        """Return the config of a unit under its served name, with its backend.
+
+        Raises:
+            StepError: config_invalid.
+        """
+        config = self._config(unit)
+        config.name = name
+        if not config.backend and not config.platform:
+            try:
+                detect_backend(config, {file.path.split("/", 1)[0] for file in unit.files})
+            except InferenceError as error:
+                raise StepError("config_invalid", error.message) from error
+        return config
+
+    def unstage(self, name: str, unit_id: str) -> None:
+        """Remove the folder of a unit; harmless when there is none."""
+        shutil.rmtree(self._folder / name / unit_id, ignore_errors=True)
+
+    def clear(self, keep_partials: Iterable[str]) -> None:
+        """Remove what an earlier process staged or half fetched, except downloads that are still wanted."""
+        for child in self._folder.iterdir():
+            shutil.rmtree(child, ignore_errors=True)
+        self.store.drop_partials(keep_partials)
+
+    @staticmethod
+    def _config(unit: Unit) -> model_config_pb2.ModelConfig:
+        try:
+            return parse_json(unit.config)
+        except ContractError as error:
+            raise StepError("config_invalid", error.message) from error
+
+
+def _link_or_copy(source: Path, target: Path) -> None:
+    try:
+        os.link(source, target)
+    except OSError:
+        # Another filesystem, or one without hard links.
+        shutil.copyfile(source, target)
