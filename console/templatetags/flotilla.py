@@ -168,8 +168,8 @@ def meter(part: float | None, whole: float | None, label: str) -> SafeString:
     percent = min(100, percent_of(part, whole))
     colour = "red" if percent > 95 else "amber" if percent > 85 else "blue"
     return format_html(
-        '<svg class="meter-svg tone-{}" viewBox="0 0 100 8" preserveAspectRatio="none" role="img" aria-label="{}: {} %">'
-        '<rect x="0" y="0" width="{}" height="8"></rect></svg>',
+        '<svg class="meter-svg tone-{}" viewBox="0 0 100 8" preserveAspectRatio="none" role="img"'
+        ' aria-label="{}: {} %"><rect x="0" y="0" width="{}" height="8"></rect></svg>',
         colour,
         label,
         percent,
