@@ -1,0 +1,1 @@
+"""Decisions as pure functions of facts and time: no database, no clock, no framework."""
