@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
+from importlib import metadata
 from typing import TYPE_CHECKING, Any, Protocol
 
 from serving_node.contract.errors import ErrorCode
+from serving_node.contract.states import ModelState
 from serving_node.core.errors import InferenceError
 from serving_node.core.metadata import IndexEntry, ModelMetadata, ServerMetadata, TensorMetadata
 from serving_node.core.request import InferenceRequest
+from serving_node.observability.logging import LogControl
+from serving_node.observability.metrics import ModelSeries
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EXTENSIONS",
+    "MANAGED",
     "DataPlane",
     "IndexEntry",
     "ModelMetadata",
@@ -69,13 +76,31 @@ class Repository(Protocol):
         """Stop serving a model."""
 
 
+# What a client is told who wants to change a node that a control plane owns.
+MANAGED = "this node is managed by a control plane, which alone changes its models and settings"
+
+
 class DataPlane:
     """Validates, resolves and submits requests; answers questions about models. All methods run on the loop."""
 
-    def __init__(self, repository: Repository, *, server_name: str = "triton", joined: bool = False) -> None:
+    def __init__(
+        self,
+        repository: Repository,
+        *,
+        server_name: str = "triton",
+        server_version: str = "",
+        joined: bool = False,
+        logs: LogControl | None = None,
+    ) -> None:
         self._repository = repository
-        self._server_name = server_name
+        self._metadata = ServerMetadata(server_name, server_version or _installed_version(), EXTENSIONS)
         self._joined = joined
+        self._logs = logs or LogControl()
+        self._stopping = False
+
+    def stop(self) -> None:
+        """Report the server as not ready from now on; requests are still taken until the frontends stop."""
+        self._stopping = True
 
     def infer(self, request: InferenceRequest) -> None:
         """Submit a request; it is answered through ``request.on_response``.
@@ -85,52 +110,102 @@ class DataPlane:
         Raises:
             InferenceError: the request is not acceptable; ``on_response`` will not be called.
         """
-        raise InferenceError(ErrorCode.UNAVAILABLE, "Server not ready")
+        if not request.arrival_ns:
+            request.arrival_ns = time.monotonic_ns()
+        model = self._repository.resolve(request.model_name, request.model_version, request)
+        model.rules.check(request)
+        model.scheduler.submit(request)
 
     def server_live(self) -> bool:
         """Return whether the process works."""
-        raise NotImplementedError
+        return not self._stopping
 
     def server_ready(self) -> bool:
         """Return whether everything that should serve does."""
-        raise NotImplementedError
+        return not self._stopping and self._repository.ready()
 
     def model_ready(self, name: str, version: str) -> bool:
         """Return whether requests for the model would be taken; unknown models are not ready."""
-        raise NotImplementedError
+        try:
+            self._repository.resolve(name, version, None)
+        except InferenceError:
+            return False
+        return True
 
     def server_metadata(self) -> ServerMetadata:
         """Return name, version and extensions."""
-        raise NotImplementedError
+        return self._metadata
 
     def model_metadata(self, name: str, version: str) -> ModelMetadata:
         """Return a model's inputs and outputs. Raises InferenceError NOT_FOUND or UNAVAILABLE."""
-        raise NotImplementedError
+        model = self._repository.resolve(name, version, None)
+        if version:
+            versions = {model.version}
+        else:
+            versions = {other.version for other in self._repository.models() if other.name == name}
+        return replace(model.metadata, name=name, versions=tuple(str(number) for number in sorted(versions)))
 
     def model_config(self, name: str, version: str) -> model_config_pb2.ModelConfig:
         """Return the completed config. Raises InferenceError NOT_FOUND or UNAVAILABLE."""
-        raise NotImplementedError
+        return self._repository.resolve(name, version, None).config
 
     def statistics(self, name: str, version: str) -> list[grpc_service_pb2.ModelStatistics]:
         """Return statistics of the ready versions; empty strings mean all. Raises InferenceError INVALID_ARG."""
-        raise NotImplementedError
+        models = [model for model in self._repository.models() if not name or model.name == name]
+        if name and not models:
+            raise InferenceError(ErrorCode.INVALID_ARG, f"requested model '{name}' is not available")
+        if version:
+            models = [model for model in models if str(model.version) == version]
+            if not models:
+                sentence = f"requested model version is not available for model '{name}'"
+                raise InferenceError(ErrorCode.INVALID_ARG, sentence)
+        models.sort(key=lambda model: (model.name, model.version))
+        return [model.statistics.to_proto(model.name, model.version, model.memory_bytes) for model in models]
 
     def repository_index(self, ready_only: bool) -> list[IndexEntry]:
         """Return the repository index."""
-        raise NotImplementedError
+        entries = self._repository.index()
+        return [entry for entry in entries if entry.state is ModelState.READY] if ready_only else entries
 
     async def load(self, name: str, config_json: str | None, files: dict[str, bytes]) -> None:
         """Load or reload a model. Raises InferenceError; UNAVAILABLE on a joined node."""
-        raise NotImplementedError
+        self._refuse_when_joined()
+        await self._repository.load(name, config_json, files)
 
     async def unload(self, name: str, unload_dependents: bool) -> None:
         """Unload a model. Raises InferenceError; UNAVAILABLE on a joined node."""
-        raise NotImplementedError
+        self._refuse_when_joined()
+        await self._repository.unload(name, unload_dependents)
 
     def log_settings(self) -> dict[str, Any]:
         """Return the log settings as the logging extension names them."""
-        raise NotImplementedError
+        return self._logs.settings()
 
     def update_log_settings(self, settings: dict[str, Any]) -> dict[str, Any]:
-        """Change log settings and return all. Raises InferenceError."""
-        raise NotImplementedError
+        """Change log settings and return all.
+
+        Raises:
+            InferenceError: UNAVAILABLE on a joined node; UNSUPPORTED for the log file; INVALID_ARG for bad values.
+        """
+        self._refuse_when_joined()
+        return self._logs.update(settings)
+
+    def model_series(self) -> list[ModelSeries]:
+        """Return what the metrics need, one entry for each ready version."""
+        return [
+            ModelSeries(
+                model.name, str(model.version), model.statistics, model.scheduler.pending_count(), model.load_seconds
+            )
+            for model in self._repository.models()
+        ]
+
+    def _refuse_when_joined(self) -> None:
+        if self._joined:
+            raise InferenceError(ErrorCode.UNAVAILABLE, MANAGED)
+
+
+def _installed_version() -> str:
+    try:
+        return metadata.version("flotilla")
+    except metadata.PackageNotFoundError:
+        return "0"  # run from a source tree

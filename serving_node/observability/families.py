@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import cast
 
 from serving_node.contract.proto import metrics_pb2
 from serving_node.observability.histogram import SCHEMA, ZERO_THRESHOLD, HistogramSnapshot
@@ -46,6 +47,19 @@ class Family:
     def add(self, labels: Labels, value: float | HistogramSnapshot) -> None:
         """Append a series."""
         self.samples.append(Sample(labels, value))
+
+    def merge_equal_labels(self) -> None:
+        """Add up series with the same labels: no exposition may have two of them."""
+        merged: dict[Labels, float | HistogramSnapshot] = {}
+        for sample in self.samples:
+            before = merged.get(sample.labels)
+            if isinstance(before, HistogramSnapshot) and isinstance(sample.value, HistogramSnapshot):
+                merged[sample.labels] = before.plus(sample.value)
+            elif before is not None and not isinstance(sample.value, HistogramSnapshot):
+                merged[sample.labels] = cast(float, before) + sample.value
+            else:
+                merged[sample.labels] = sample.value
+        self.samples = [Sample(labels, value) for labels, value in merged.items()]
 
 
 def to_text(families: Iterable[Family]) -> bytes:

@@ -63,6 +63,13 @@ class HistogramSnapshot:
         self.count = zeros + sum(buckets.values())
         self.sum_seconds = sum_seconds
 
+    def plus(self, other: HistogramSnapshot) -> HistogramSnapshot:
+        """Return both together; exact, because all histograms have the same buckets."""
+        buckets = dict(self.buckets)
+        for index, count in other.buckets.items():
+            buckets[index] = buckets.get(index, 0) + count
+        return HistogramSnapshot(buckets, self.zeros + other.zeros, self.sum_seconds + other.sum_seconds)
+
     def classic(self) -> list[tuple[float, int]]:
         """Return (upper bound in seconds, cumulative count) for each classic bucket, without +Inf."""
         rows: list[tuple[float, int]] = []

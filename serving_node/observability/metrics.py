@@ -86,6 +86,10 @@ def model_families(series: Iterable[ModelSeries]) -> list[Family]:
         for model in models:
             family.add(model.labels, histogram(model.statistics).snapshot())
         families.append(family)
+    if len({model.labels for model in models}) < len(models):
+        # one version under two configs, while one takes over from the other
+        for family in families:
+            family.merge_equal_labels()
     return families
 
 

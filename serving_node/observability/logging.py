@@ -1,0 +1,196 @@
+"""One line per event, as JSON or text, on one stream; the last lines stay in memory for the admin port.
+
+Everything goes through the standard library's root logger, so that libraries' lines look like ours.
+Source of the settings' names: Triton's logging extension.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections import deque
+from collections.abc import MutableMapping
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any, TextIO
+
+import structlog
+
+from serving_node.contract.errors import ErrorCode
+from serving_node.core.errors import InferenceError
+
+_SECRET_WORDS = ("token", "secret", "password", "authorization", "api_key")
+_LINE_LIMIT = 4000
+_SETTINGS_OF_LEVEL = ((logging.ERROR, "log_error"), (logging.WARNING, "log_warning"), (logging.INFO, "log_info"))
+
+
+class LogStyle(StrEnum):
+    """How a line looks."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class LogBuffer:
+    """The last lines of the log. Safe on any thread."""
+
+    def __init__(self, capacity: int = 2000) -> None:
+        self._lines: deque[str] = deque(maxlen=capacity)
+
+    def append(self, line: str) -> None:
+        """Keep a line, cut to a bounded length."""
+        self._lines.append(line[:_LINE_LIMIT])
+
+    def tail(self, count: int) -> list[str]:
+        """Return the newest ``count`` lines, oldest first."""
+        lines = list(self._lines)
+        return lines[-count:] if count > 0 else []
+
+
+class LogControl:
+    """The log settings of the process, changed at run time by the logging extension."""
+
+    def __init__(self, buffer: LogBuffer | None = None, *, log_file: str = "") -> None:
+        self.buffer = buffer or LogBuffer()
+        self._settings: dict[str, Any] = {
+            "log_file": log_file,
+            "log_info": True,
+            "log_warning": True,
+            "log_error": True,
+            "log_verbose_level": 0,
+            "log_format": "default",
+        }
+
+    def settings(self) -> dict[str, Any]:
+        """Return all settings."""
+        return dict(self._settings)
+
+    def update(self, changes: dict[str, Any]) -> dict[str, Any]:
+        """Apply all changes, or none, and return all settings.
+
+        Raises:
+            InferenceError: UNSUPPORTED for the log file; INVALID_ARG for unknown names and wrong values.
+        """
+        for name, value in changes.items():
+            _check_setting(name, value)
+        self._settings.update(changes)
+        logging.getLogger().setLevel(logging.DEBUG if self._settings["log_verbose_level"] else logging.INFO)
+        return self.settings()
+
+    def lets_pass(self, level: int) -> bool:
+        """Return whether lines of this level are written."""
+        for floor, name in _SETTINGS_OF_LEVEL:
+            if level >= floor:
+                return bool(self._settings[name])
+        return bool(self._settings["log_verbose_level"])
+
+
+def configure_logging(
+    *,
+    style: LogStyle = LogStyle.TEXT,
+    control: LogControl | None = None,
+    stream: TextIO | None = None,
+    verbose: bool = False,
+) -> LogControl:
+    """Route structlog and the standard library to one stream (standard error by default). Call once at start."""
+    control = control or LogControl()
+    shared: list[Any] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.format_exc_info,
+        _add_time,
+        _hide_secrets,
+    ]
+    structlog.configure(
+        processors=[structlog.stdlib.filter_by_level, *shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=True,
+    )
+    formatter = structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=shared,
+        processors=[
+            structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+            _json_line if style is LogStyle.JSON else _text_line,
+        ],
+    )
+    handler = _StreamAndBuffer(stream or sys.stderr, control)
+    handler.setFormatter(formatter)
+    root = logging.getLogger()
+    for old in root.handlers[:]:
+        if isinstance(old, _StreamAndBuffer):
+            root.removeHandler(old)
+    root.addHandler(handler)
+    if verbose:
+        control.update({"log_verbose_level": 1})
+    else:
+        root.setLevel(logging.INFO)
+    return control
+
+
+class _StreamAndBuffer(logging.Handler):
+    """Writes a line to the stream and keeps it in the buffer."""
+
+    def __init__(self, stream: TextIO, control: LogControl) -> None:
+        super().__init__()
+        self._stream = stream
+        self._control = control
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Called by logging, from any thread."""
+        if not self._control.lets_pass(record.levelno):
+            return
+        try:
+            line = self.format(record)
+            self._control.buffer.append(line)
+            self._stream.write(line + "\n")
+            self._stream.flush()
+        except Exception:
+            self.handleError(record)
+
+
+def _add_time(logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    event["time"] = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    return event
+
+
+def _hide_secrets(logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    for key in event:
+        if any(word in key.lower() for word in _SECRET_WORDS):
+            event[key] = "***"
+    return event
+
+
+def _json_line(logger: Any, method: str, event: MutableMapping[str, Any]) -> str:
+    return json.dumps(event, default=str, ensure_ascii=False)
+
+
+def _text_line(logger: Any, method: str, event: MutableMapping[str, Any]) -> str:
+    fields = dict(event)
+    head = f"{fields.pop('time', '')} {str(fields.pop('level', method)).upper():7} {_plain(fields.pop('event', ''))}"
+    fields.pop("logger", None)
+    return " ".join([head, *(f"{key}={_plain(value)}" for key, value in fields.items())])
+
+
+def _plain(value: Any) -> str:
+    """Return the value on one line: what clients send must not be able to fake a line of the log."""
+    text = str(value)
+    return text if text.isprintable() else json.dumps(text, ensure_ascii=False)
+
+
+def _check_setting(name: str, value: Any) -> None:
+    if name == "log_file":
+        sentence = "log file location can not be updated through network protocol"
+        raise InferenceError(ErrorCode.UNSUPPORTED, sentence)
+    if name in ("log_info", "log_warning", "log_error"):
+        acceptable = isinstance(value, bool)
+    elif name == "log_verbose_level":
+        acceptable = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    elif name == "log_format":
+        acceptable = value in ("default", "ISO8601")
+    else:
+        raise InferenceError(ErrorCode.INVALID_ARG, f"unknown log setting '{name}'")
+    if not acceptable:
+        raise InferenceError(ErrorCode.INVALID_ARG, f"invalid value {value!r} for log setting '{name}'")
