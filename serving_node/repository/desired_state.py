@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+
+import structlog
 
 from serving_node.contract.control import Desired, DesiredModel, Observed, Reason
 from serving_node.contract.errors import ContractError, ErrorCode
@@ -33,7 +34,7 @@ from serving_node.repository.unit_record import UnitRecord
 from serving_node.repository.unit_steps import StepError, UnitSteps
 from serving_node.scheduling.served_model import ServedModel
 
-_log = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
 
 _UNLOAD_DRAIN_SECONDS = 60.0
 _PROGRESS_SECONDS = 0.5
@@ -128,7 +129,7 @@ class DesiredState:
             if desired is not None:
                 check_desired(desired)
         except ContractError as error:
-            _log.error("desired_state.unreadable reason=%s", error.message)
+            log.error("desired_state.unreadable", reason=error.message)
             desired, applied = None, []
         self._desired = desired
         for model in applied if desired is not None else ():
@@ -204,7 +205,7 @@ class DesiredState:
         self._desired = desired
         for record in self._units.values():
             record.reset()
-        _log.info("desired_state.accepted epoch=%d generation=%d", desired.epoch, desired.generation)
+        log.info("desired_state.accepted", epoch=desired.epoch, generation=desired.generation)
         self._note_change()
         self._converge()
 
@@ -226,7 +227,7 @@ class DesiredState:
         if convergence.is_settled(self._desired, self._facts()):
             if self._generation_applied != self._desired.generation:
                 self._generation_applied = self._desired.generation
-                _log.info("desired_state.applied generation=%d", self._generation_applied)
+                log.info("desired_state.applied", generation=self._generation_applied)
                 self._note_change()
         else:
             self._generation_applied = min(self._generation_applied, self._desired.generation - 1)
@@ -288,16 +289,16 @@ class DesiredState:
         except InferenceError as error:
             record.fail(Reason("load_failed", error.message), time.monotonic(), transient=False)
         except Exception as error:
-            _log.exception("unit.step_crashed name=%s unit=%s", record.name, record.unit.unit)
+            log.exception("unit.step_crashed", model=record.name, unit=record.unit.unit)
             reason = Reason("internal", f"unexpected {type(error).__name__} in step {record.state.value}")
             record.fail(reason, time.monotonic(), transient=False)
         if record.state is UnitState.FAILED and record.reason is not None and not record.cancelled.is_set():
-            _log.error(
-                "unit.failed name=%s unit=%s code=%s reason=%s",
-                record.name,
-                record.unit.unit,
-                record.reason.code,
-                record.reason.text,
+            log.error(
+                "unit.failed",
+                model=record.name,
+                unit=record.unit.unit,
+                code=record.reason.code,
+                reason=record.reason.text,
             )
         self._changed_unit(record)
         self._converge()
@@ -336,7 +337,7 @@ class DesiredState:
             return
         record.end(UnitState.READY)
         self.table.put(record.served)
-        _log.info("unit.ready name=%s unit=%s seconds=%.3f", record.name, unit.unit, record.load_seconds)
+        log.info("unit.ready", model=record.name, unit=unit.unit, seconds=record.load_seconds)
 
     async def _unload(self, record: UnitRecord, keep_staged: bool) -> None:
         served, record.served = record.served, None
@@ -360,7 +361,7 @@ class DesiredState:
         ):
             await asyncio.sleep(_DRAIN_POLL_SECONDS)
         self._drained = True
-        _log.info("node.drained")
+        log.info("node.drained")
         self._note_change()
         self._converge()
 
@@ -376,7 +377,7 @@ class DesiredState:
             try:
                 await asyncio.to_thread(write_json, self._state_dir / "applied.json", document)
             except OSError as error:
-                _log.error("desired_state.not_written file=applied.json reason=%s", error)
+                log.error("desired_state.not_written", file="applied.json", reason=str(error))
 
     def _changed_unit(self, record: UnitRecord) -> None:
         if (record.name, record.unit.unit) in self._units and record.state is not UnitState.READY:

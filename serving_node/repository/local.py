@@ -12,23 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from serving_node.contract.errors import ContractError, ErrorCode
-from serving_node.contract.model_config import parse_pbtxt
+from serving_node.contract.model_config import detect_backend, parse_pbtxt
 from serving_node.contract.proto import model_config_pb2
 from serving_node.core.errors import InferenceError
 
 # A version folder: an integer without leading zeros, as Triton reads them.
 _VERSION = re.compile(r"[1-9][0-9]*\Z")
-# Detection by the first file found in the first version folder. Source: Triton AutoCompleteBackendFields.
-_BY_FILE = (
-    ("model.plan", "tensorrt", "tensorrt_plan"),
-    ("model.onnx", "onnxruntime", "onnxruntime_onnx"),
-    ("model.xml", "openvino", ""),
-    ("model.pt", "pytorch", "pytorch_libtorch"),
-    ("model.pt2", "pytorch", "torch_aoti"),
-    ("model.py", "python", ""),
-    ("model.savedmodel", "tensorflow", "tensorflow_savedmodel"),
-    ("model.graphdef", "tensorflow", "tensorflow_graphdef"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +91,7 @@ def read_config(model: LocalModel) -> model_config_pb2.ModelConfig:
 
 
 def identify(config: model_config_pb2.ModelConfig, model: LocalModel) -> model_config_pb2.ModelConfig:
-    """Fill name and backend of ``config`` in place from the folder, and return it.
+    """Return the config with name and backend from the folder.
 
     Raises:
         InferenceError: INVALID_ARG; the config names another model, or no backend fits the files.
@@ -113,33 +102,11 @@ def identify(config: model_config_pb2.ModelConfig, model: LocalModel) -> model_c
             f"unexpected directory name '{model.name}' for model '{config.name}', directory name must equal model name",
         )
     config.name = model.name
-    if not config.backend and not config.platform:
-        files = {child.name for child in (model.path / str(model.versions[0])).iterdir()} if model.versions else set()
-        detect_backend(config, files)
-    return config
-
-
-def detect_backend(config: model_config_pb2.ModelConfig, files: Iterable[str]) -> None:
-    """Fill ``backend`` and ``platform`` of ``config`` from the file names of a version folder.
-
-    Raises:
-        InferenceError: INVALID_ARG when nothing fits.
-    """
-    names = set(files)
-    for file_name, backend, platform in _BY_FILE:
-        if file_name in names:
-            config.backend, config.platform = backend, platform
-            return
-    # Otherwise the file's suffix names the backend: model.<backend>
-    stem, _, suffix = config.default_model_filename.rpartition(".")
-    if stem == "model" and suffix:
-        config.backend = suffix
-        return
-    raise InferenceError(
-        ErrorCode.INVALID_ARG,
-        f"Invalid model name: Could not determine backend for model '{config.name}' with no backend in model"
-        " configuration. Expected model name of the form 'model.<backend_name>'.",
-    )
+    files = {child.name for child in (model.path / str(model.versions[0])).iterdir()} if model.versions else set()
+    try:
+        return detect_backend(config, files, model_name=model.name)
+    except ContractError as error:
+        raise InferenceError(ErrorCode.INVALID_ARG, error.message) from error
 
 
 def _newest_ns(path: Path) -> int:

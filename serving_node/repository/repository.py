@@ -7,13 +7,14 @@ all old ones stay. Source: Triton's model management documentation.
 from __future__ import annotations
 
 import asyncio
-import logging
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+
+import structlog
 
 from serving_node.contract.errors import ContractError, ErrorCode
 from serving_node.contract.model_config import parse_json
@@ -28,7 +29,7 @@ from serving_node.repository.serving_table import ServingTable
 from serving_node.repository.version_policy import select_versions
 from serving_node.scheduling.served_model import ServedModel
 
-_log = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
 
 _UNLOAD_DRAIN_SECONDS = 300.0
 _DUPLICATE = "model appears in two or more repositories"
@@ -127,7 +128,7 @@ class ModelRepository:
         for name, outcome in zip(names, await asyncio.gather(*map(self._try_load, names)), strict=True):
             if outcome is not None:
                 failures.append(outcome)
-                _log.error("model.load_failed name=%s reason=%s", name, outcome)
+                log.error("model.load_failed", model=name, reason=outcome)
         self._started = True
         return failures
 
@@ -215,7 +216,7 @@ class ModelRepository:
             await self._load_versions(model, config)
         except (OSError, ContractError) as error:
             _remove(temporary)
-            _log.warning("model.poll_failed name=%s reason=%s", name, error)
+            log.warning("model.poll_failed", model=name, reason=str(error))
             raise _not_polled(name) from error
         except InferenceError:
             _remove(temporary)
@@ -233,7 +234,7 @@ class ModelRepository:
         versions = select_versions(config.version_policy, model.versions)
         if not versions:
             text = f"at least one version must be available under the version policy of model '{model.name}'"
-            _log.error("model.load_failed name=%s reason=%s", model.name, text)
+            log.error("model.load_failed", model=model.name, reason=text)
             raise InferenceError(ErrorCode.INTERNAL, f"failed to load '{model.name}', no version is available")
         serving = {served.version for served in self.table.versions(model.name)}
         for version in versions:
@@ -265,7 +266,7 @@ class ModelRepository:
             except InferenceError as error:
                 return error
             except Exception as error:
-                _log.exception("model.load_crashed name=%s version=%d", model.name, version)
+                log.exception("model.load_crashed", model=model.name, version=version)
                 return InferenceError(ErrorCode.INTERNAL, f"unexpected {type(error).__name__} while loading")
 
     def _retire(self, served: list[ServedModel], temporary: Path | None, *, noted: bool = False) -> None:

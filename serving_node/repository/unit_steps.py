@@ -15,12 +15,10 @@ from typing import Protocol
 from serving_node.contract.control import Unit
 from serving_node.contract.digests import config_digest, manifest_digest
 from serving_node.contract.errors import ContractError
-from serving_node.contract.model_config import parse_json
+from serving_node.contract.model_config import detect_backend, parse_json
 from serving_node.contract.proto import model_config_pb2
-from serving_node.core.errors import InferenceError
 from serving_node.repository.blob_store import BlobStore
 from serving_node.repository.fetcher import FetchError, Progress
-from serving_node.repository.local import detect_backend
 
 
 class StepError(Exception):
@@ -81,8 +79,11 @@ class UnitSteps:
         Raises:
             StepError: digest_mismatch or config_invalid for good; blob_lost in passing: it is fetched again.
         """
-        files = [{"path": file.path, "size": file.size, "sha256": file.sha256} for file in unit.files]
-        if manifest_digest(files) != unit.manifest_digest:
+        try:
+            manifest = manifest_digest(unit.files)
+        except ContractError as error:
+            raise StepError("digest_mismatch", error.message) from error
+        if manifest != unit.manifest_digest:
             raise StepError("digest_mismatch", "the files of the unit do not have the manifest's digest")
         if config_digest(self._config(unit)) != unit.config_digest:
             raise StepError("digest_mismatch", "the config of the unit does not have the digest it should have")
@@ -120,12 +121,10 @@ class UnitSteps:
         """
         config = self._config(unit)
         config.name = name
-        if not config.backend and not config.platform:
-            try:
-                detect_backend(config, {file.path.split("/", 1)[0] for file in unit.files})
-            except InferenceError as error:
-                raise StepError("config_invalid", error.message) from error
-        return config
+        try:
+            return detect_backend(config, {file.path.split("/", 1)[0] for file in unit.files}, model_name=name)
+        except ContractError as error:
+            raise StepError("config_invalid", error.message) from error
 
     def unstage(self, name: str, unit_id: str) -> None:
         """Remove the folder of a unit; harmless when there is none."""

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 from urllib.parse import parse_qsl, unquote_to_bytes
 
 import orjson
+import structlog
 
 from serving_node.contract.control import Desired
 from serving_node.contract.errors import ContractError, ErrorCode
@@ -27,7 +27,7 @@ from serving_node.repository.desired_state import DesiredState
 from serving_node.wire.http1 import Http1Limits, Http1Server, HttpExchange
 from serving_node.wire.listener import Listener
 
-_log = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
 
 _JSON = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
 _LIMITS = Http1Limits(max_body_bytes=8 * 1024 * 1024)
@@ -91,10 +91,10 @@ class AdminFrontend:
         except InferenceError as error:
             status, document = _STATUS[error.code], {"error": error.message, "code": error.code.value}
         except OSError as error:
-            _log.error("admin.disk_error path=%s reason=%s", exchange.path.decode("latin-1"), error)
+            log.error("admin.disk_error", path=exchange.path.decode("latin-1"), reason=str(error))
             status, document = 507, {"error": f"the node cannot write its state: {error.strerror or error}"}
         except Exception:
-            _log.exception("admin.failed path=%s", exchange.path.decode("latin-1"))
+            log.exception("admin.failed", path=exchange.path.decode("latin-1"))
             status, document = 500, {"error": "internal error"}
         if not exchange.disconnected:
             _respond(exchange, status, document)

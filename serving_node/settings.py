@@ -1,0 +1,162 @@
+"""All settings of a node: command line over ``NODE_*`` environment over default, frozen after start."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+
+from serving_node.repository.repository import ControlMode
+
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+class SettingsError(ValueError):
+    """The settings cannot be obeyed. The text is one sentence for the person who started the node."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSettings:
+    """What a node is told at its start. Units: seconds and bytes as the names say.
+
+    A node is either stand-alone (``model_repositories``) or joined to a control plane (``state_dir``).
+    ``http_port`` and the other ports may be 0: the system picks one, and the start line says which.
+    """
+
+    # stand-alone
+    model_repositories: tuple[Path, ...] = ()
+    model_control_mode: ControlMode = ControlMode.NONE
+    load_models: tuple[str, ...] = ()
+    exit_on_error: bool = True
+    strict_readiness: bool = True
+    disable_auto_complete_config: bool = False
+    model_load_thread_count: int = 4
+    backend_config: tuple[tuple[str, str, str], ...] = ()
+    # joined
+    join_url: str = ""
+    join_token_file: Path | None = None
+    state_dir: Path | None = None
+    node_name: str = field(default_factory=socket.gethostname)
+    labels: tuple[tuple[str, str], ...] = ()
+    blob_quota_bytes: int = 50 * 1024**3
+    advertise_host: str = ""
+    # ports
+    server_id: str = "triton"
+    allow_http: bool = True
+    http_address: str = "0.0.0.0"  # noqa: S104  Triton's default: inference is served to everybody who can reach it
+    http_port: int = 8000
+    http_max_input_size: int = 64 * 1024 * 1024
+    allow_grpc: bool = True
+    grpc_address: str = "0.0.0.0"  # noqa: S104
+    grpc_port: int = 8001
+    allow_metrics: bool = True
+    metrics_address: str = ""
+    metrics_port: int = 8002
+    metrics_interval_ms: int = 2000
+    admin_address: str = "127.0.0.1"
+    admin_port: int = 8003
+    admin_tls_cert: Path | None = None
+    admin_tls_key: Path | None = None
+    # life and words
+    exit_timeout_secs: int = 30
+    log_verbose: int = 0
+    log_info: bool = True
+    log_warning: bool = True
+    log_error: bool = True
+    log_format: str = "default"
+    log_file: str = ""
+
+    @property
+    def joined(self) -> bool:
+        """Tell whether a control plane decides what this node serves."""
+        return self.state_dir is not None
+
+    @property
+    def effective_metrics_address(self) -> str:
+        """The metrics address; as in Triton the HTTP address unless one is given."""
+        return self.metrics_address or self.http_address
+
+    def __repr__(self) -> str:
+        default = NodeSettings()
+        shown = [
+            f"{spec.name}={getattr(self, spec.name)!r}"
+            for spec in fields(self)
+            if getattr(self, spec.name) != getattr(default, spec.name)
+        ]
+        # Secrets are never settings: only the file that holds the join token is named here.
+        return f"NodeSettings({', '.join(shown)})"
+
+    def check(self) -> None:
+        """Refuse contradictions.
+
+        Raises:
+            SettingsError: one sentence.
+        """
+        self._check_role()
+        self._check_ports()
+        self._check_admin()
+        if self.load_models and self.model_control_mode is not ControlMode.EXPLICIT:
+            raise SettingsError("--load-model needs --model-control-mode=explicit")
+        if "*" in self.load_models and len(self.load_models) > 1:
+            raise SettingsError("--load-model=* loads every model, so it must be the only --load-model")
+        if self.exit_timeout_secs < 0:
+            raise SettingsError("--exit-timeout-secs must not be negative")
+        if self.http_max_input_size <= 0:
+            raise SettingsError("--http-max-input-size must be positive")
+
+    def _check_role(self) -> None:
+        if self.joined and (self.model_repositories or self.load_models):
+            raise SettingsError(
+                "a joined node gets its models from the control plane: give either --model-repository or --state-dir"
+            )
+        if self.join_url and self.state_dir is None:
+            raise SettingsError("--join needs --state-dir, where the node keeps its identity and models")
+        if self.join_url and not self.join_url.startswith(("http://", "https://")):
+            raise SettingsError(f"--join needs the URL of a control plane, not '{self.join_url}'")
+        if not self.joined and not self.model_repositories:
+            raise SettingsError("give --model-repository DIR to serve models, or --join URL to join a control plane")
+        for repository in self.model_repositories:
+            if not repository.is_dir():
+                raise SettingsError(f"the model repository {repository} is not a folder")
+
+    def _check_ports(self) -> None:
+        taken: dict[tuple[str, int], str] = {}
+        for name, used, address, port in (
+            ("HTTP", self.allow_http, self.http_address, self.http_port),
+            ("gRPC", self.allow_grpc, self.grpc_address, self.grpc_port),
+            ("metrics", self.allow_metrics, self.effective_metrics_address, self.metrics_port),
+            ("admin", self.joined, self.admin_address, self.admin_port),
+        ):
+            if not used:
+                continue
+            if not 0 <= port <= 65535:
+                raise SettingsError(f"the {name} port {port} is not a port number")
+            other = taken.get((address, port)) if port else None
+            if other:
+                raise SettingsError(f"{other} and {name} cannot both listen on {address}:{port}")
+            taken[(address, port)] = name
+
+    def _check_admin(self) -> None:
+        certificate, key = self.admin_tls_cert, self.admin_tls_key
+        if (certificate is None) != (key is None):
+            raise SettingsError("--admin-tls-cert and --admin-tls-key belong together")
+        if self.joined and self.admin_address not in LOOPBACK and certificate is None:
+            raise SettingsError(
+                f"the admin port on {self.admin_address} needs TLS: give --admin-tls-cert and --admin-tls-key,"
+                " or leave it on 127.0.0.1"
+            )
+        for file in (certificate, key):
+            if file is not None and not file.is_file():
+                raise SettingsError(f"the file {file} does not exist")
+
+
+def environment_values(environment: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the texts of ``NODE_*`` variables by flag name: NODE_HTTP_PORT is ``http-port``."""
+    source = os.environ if environment is None else environment  # noqa: TID251  this is the settings module
+    return {
+        name.removeprefix("NODE_").lower().replace("_", "-"): text
+        for name, text in source.items()
+        if name.startswith("NODE_")
+    }
