@@ -69,9 +69,11 @@ class ApiToken(Row):
     """A bearer token ``flo_<public_id>_<secret>``; only the SHA-256 of the secret is kept.
 
     ``scopes``: any of ``read``, ``write``, ``admin``. ``project`` narrows the token to one project.
+    ``created_by`` is the person who saw the secret; for a service account's token that is not the owner.
     """
 
     owner = models.ForeignKey(User, on_delete=models.CASCADE, related_name="tokens")
+    created_by = models.ForeignKey(User, on_delete=models.SET_NULL, null=True, blank=True, related_name="+")
     project = models.ForeignKey(Project, on_delete=models.CASCADE, null=True, blank=True, related_name="tokens")
     name = models.CharField(max_length=200)
     public_id = models.CharField(max_length=16, unique=True)

@@ -21,7 +21,9 @@ class Transition(Row):
 
     class Meta:
         indexes = [models.Index(fields=["object_type", "object_id", "created_at"], name="transition_object")]
-        triggers = [pgtrigger.Protect(name="transition_append_only", operation=pgtrigger.Update)]
+        triggers = [
+            pgtrigger.Protect(name="transition_append_only", operation=pgtrigger.Update | pgtrigger.Delete),
+        ]
 
 
 class AuditEvent(Row):
@@ -44,6 +46,7 @@ class AuditEvent(Row):
         indexes = [
             models.Index(fields=["project_id", "-created_at"], name="audit_project"),
             models.Index(fields=["object_type", "object_id"], name="audit_object"),
+            models.Index(fields=["created_at"], name="audit_by_age"),
         ]
         triggers = [
             pgtrigger.Protect(name="audit_append_only", operation=pgtrigger.Update | pgtrigger.Delete),

@@ -6,7 +6,7 @@ from django.conf import settings
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from registry.models.accounts import Project
+from registry.models.accounts import ApiToken, Project
 from registry.models.base import Row
 from registry.models.catalog import ModelVersion, RegisteredModel
 from registry.models.configs import ConfigRevision
@@ -153,10 +153,16 @@ class ApprovalRequest(Row):
     state_reason = models.TextField(blank=True)
     comment = models.TextField(blank=True)
     requester = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
+    requester_token = models.ForeignKey(ApiToken, on_delete=models.SET_NULL, null=True, blank=True, related_name="+")
     expires_at = models.DateTimeField()
     applied_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["deployment"], condition=models.Q(state="open"), name="one_open_approval"
+            )
+        ]
         indexes = [models.Index(fields=["project", "state"], name="approval_inbox")]
 
 

@@ -1,4 +1,4 @@
-"""Time series. The tables are partitioned by day in the migration, so that old data goes by dropping a table."""
+"""Time series. The tables are partitioned by resolution and time, so that old data goes by dropping a table."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Resolution(models.IntegerChoices):
 class Sample(models.Model):
     """What one (node, model, version) did in one bucket: differences of the node's counters.
 
-    ``*_histogram``: sparse mergeable histograms of seconds, see registry.domain.histograms. ``version`` 0 = unknown.
+    ``*_histogram``: sparse mergeable histograms of seconds, see registry.domain.histograms. ``version`` is empty when unknown.
     """
 
     pk = models.CompositePrimaryKey("resolution", "bucket", "node_id", "model", "version")
@@ -42,7 +42,10 @@ class Sample(models.Model):
 
 
 class NodeSample(models.Model):
-    """Host and GPU gauges of one node in one bucket (means). ``gpus``: list of {uuid, utilization, memory_used, memory_total, power_watts}."""  # noqa: E501
+    """Host and GPU gauges of one node in one bucket (means).
+
+    ``gpus``: list of {uuid, utilization (0..1), memory_used, memory_total (bytes), power_watts}.
+    """
 
     pk = models.CompositePrimaryKey("resolution", "bucket", "node_id")
     resolution = models.PositiveSmallIntegerField(choices=Resolution)

@@ -8,6 +8,7 @@ import threading
 from pathlib import Path
 
 import pytest
+
 from flotilla import certificates
 
 

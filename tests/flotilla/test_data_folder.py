@@ -7,6 +7,7 @@ import stat
 from pathlib import Path
 
 import pytest
+
 from flotilla.up.data_folder import AlreadyRunning, DataFolder
 
 

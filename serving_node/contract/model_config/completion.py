@@ -102,7 +102,9 @@ def _fill_tensors(config: ModelConfig, signature: ModelSignature) -> None:
 
 
 def _made_by_server(config: ModelConfig) -> tuple[set[str], set[str]]:
-    """Return the model inputs that the server itself feeds (controls, states, batch inputs), and the outputs it keeps."""
+    """Return the model inputs that the server itself feeds (controls, states, batch inputs), and the outputs
+    it keeps.
+    """
     sequence = config.sequence_batching
     inputs = {control.name for control in sequence.control_input} | {state.input_name for state in sequence.state}
     inputs |= {name for batch_input in config.batch_input for name in batch_input.target_name}
@@ -131,11 +133,12 @@ def _check_side(
                 field=f"{path}.name",
             )
             continue
-        model_type = data_type(model_tensor.datatype)
-        if tensor.data_type != model_type:
+        provided = data_type(model_tensor.datatype)
+        if tensor.data_type != provided:
             yield ContractError(
                 f"unable to load model '{config.name}', configuration expects datatype "
-                f"{DataType.Name(tensor.data_type)} for {side} '{tensor.name}', model provides {DataType.Name(model_type)}",
+                f"{DataType.Name(tensor.data_type)} for {side} '{tensor.name}', model provides "
+                f"{DataType.Name(provided)}",
                 field=f"{path}.data_type",
             )
         yield from _check_shape(config, tensor, model_tensor, f"{path}.dims")
