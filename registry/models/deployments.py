@@ -159,9 +159,7 @@ class ApprovalRequest(Row):
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(
-                fields=["deployment"], condition=models.Q(state="open"), name="one_open_approval"
-            )
+            models.UniqueConstraint(fields=["deployment"], condition=models.Q(state="open"), name="one_open_approval")
         ]
         indexes = [models.Index(fields=["project", "state"], name="approval_inbox")]
 
