@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from flotilla import settings
+from flotilla.commands import deployments, models
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -60,6 +61,23 @@ def up(port: int, node_port: int, data_dir: Path | None, no_node: bool, db_user:
 def node(arguments: tuple[str, ...]) -> None:
     """Run a serving node. Takes tritonserver's flags; see ``flotilla node --help``."""
     os.execv(sys.executable, [sys.executable, "-m", "serving_node", *arguments])  # noqa: S606
+
+
+for _command in (
+    models.push,
+    models.models,
+    models.versions,
+    models.config,
+    deployments.deploy,
+    deployments.traffic,
+    deployments.rollback,
+    deployments.status,
+    deployments.infer,
+    deployments.approvals,
+    deployments.review,
+    deployments.nodes,
+):
+    main.add_command(_command)
 
 
 if __name__ == "__main__":

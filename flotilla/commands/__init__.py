@@ -1,0 +1,1 @@
+"""The client commands, one module for each group of nouns."""

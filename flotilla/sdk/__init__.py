@@ -1,0 +1,8 @@
+"""The Python SDK: what the command line does, as calls.
+
+``Flotilla(url, token, project)`` is the client; a failure of the server is an ``ApiError`` with code and sentence.
+"""
+
+from flotilla.sdk.client import ApiError, Flotilla, OperationFailed
+
+__all__ = ["ApiError", "Flotilla", "OperationFailed"]

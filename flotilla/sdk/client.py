@@ -1,0 +1,205 @@
+"""The client: one method for each step of the loop."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from flotilla.sdk.transport import ApiError, Transport
+from flotilla.sdk.upload import Progress, upload_file
+
+Json = dict[str, Any]
+
+__all__ = ["ApiError", "Flotilla", "OperationFailed"]
+
+_FINISHED = frozenset({"succeeded", "failed", "cancelled"})
+
+
+class OperationFailed(Exception):
+    """Long work ended without success. ``operation`` is its last document."""
+
+    def __init__(self, operation: Json) -> None:
+        error = operation.get("error") or {}
+        super().__init__(error.get("message") or operation.get("message") or f"The operation {operation.get('state')}.")
+        self.operation = operation
+
+
+class Flotilla:
+    """A console, as one user or service account, in one project. Use it as a context manager."""
+
+    def __init__(self, url: str, token: str, project: str = "default") -> None:
+        self._transport = Transport(url.rstrip("/"), token)
+        self._project = project
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close connections."""
+        self._transport.close()
+
+    def me(self) -> Json:
+        """Return who the token belongs to."""
+        return self._get("me/")
+
+    def models(self) -> list[Json]:
+        """Return the models of the project, newest first."""
+        return list(self._pages(f"projects/{self._project}/models/"))
+
+    def ensure_model(self, model: str, description: str = "") -> Json:
+        """Return the model, making it when it does not exist."""
+        try:
+            return self._get(f"projects/{self._project}/models/{model}/")
+        except ApiError as error:
+            if error.status != 404:
+                raise
+        body = {"slug": model, "description": description}
+        return self._post(f"projects/{self._project}/models/", body)
+
+    def versions(self, model: str) -> list[Json]:
+        """Return the versions of a model, newest first."""
+        return list(self._pages(f"projects/{self._project}/models/{model}/versions/"))
+
+    def push(
+        self,
+        model: str,
+        files: Mapping[str, Path],
+        *,
+        source: Json | None = None,
+        metadata: Json | None = None,
+        progress: Callable[[str, int, int], None] | None = None,
+        timeout_seconds: float = 600,
+    ) -> Json:
+        """Upload a version, wait for its checks, and return it with its number.
+
+        ``files`` maps the path inside the version (``model.onnx``) to the local file.
+
+        Raises:
+            ApiError: refused.
+            OperationFailed: a check failed; the message says which and why.
+        """
+        self.ensure_model(model)
+        base = f"projects/{self._project}/models/{model}/versions/"
+        version = self._post(base, {"source": source or {}, "metadata": metadata or {}})
+        for path, file in files.items():
+            upload_file(
+                self._transport, version_id=version["id"], path=path, file=file, progress=_named(progress, path)
+            )
+        self.wait(self._post(f"{base}{version['id']}/submit/", {}), timeout_seconds)
+        return self._get(f"{base}{version['id']}/")
+
+    def push_config(self, model: str, text: str, *, kind: str = "pbtxt", comment: str = "") -> Json:
+        """Store a serving config (``pbtxt`` or ``json``) as a revision; the latest one again when nothing changed."""
+        path = f"projects/{self._project}/models/{model}/configs/"
+        return self._post(path, {"text": text, "format": kind, "comment": comment})
+
+    def check_config(self, model: str, text: str, *, kind: str = "pbtxt") -> Json:
+        """Return what is wrong with a config; stores nothing."""
+        path = f"projects/{self._project}/models/{model}/configs/validate/"
+        return self._post(path, {"text": text, "format": kind})
+
+    def deployments(self) -> list[Json]:
+        """Return the deployments of the project."""
+        return list(self._pages(f"projects/{self._project}/deployments/"))
+
+    def deployment(self, model: str, fleet: str) -> Json:
+        """Return one deployment.
+
+        Raises:
+            ApiError: 404 when the model is not deployed on the fleet.
+        """
+        for found in self.deployments():
+            if found["model"] == model and found["fleet"] == fleet:
+                return self._get(f"projects/{self._project}/deployments/{found['id']}/")
+        raise ApiError(404, "not_found", f"{model} is not deployed on {fleet}.")
+
+    def plan(self, model: str, fleet: str, routes: list[Json]) -> Json:
+        """Return what a deployment would change; does nothing."""
+        body = {"model": model, "fleet": fleet, "spec": {"routes": routes}}
+        return self._post(f"projects/{self._project}/deployments/plan/", body)
+
+    def deploy(self, model: str, fleet: str, routes: list[Json], *, comment: str = "") -> Json:
+        """Ask for routes on a fleet. The answer holds an ``operation``, or an ``approval`` that somebody must give."""
+        body = {"model": model, "fleet": fleet, "spec": {"routes": routes}, "comment": comment}
+        return self._post(f"projects/{self._project}/deployments/", body)
+
+    def traffic(self, model: str, fleet: str, weights: Mapping[int, int]) -> Json:
+        """Set the share of each version, in percent."""
+        found = self.deployment(model, fleet)
+        body = {"weights": {str(version): weight for version, weight in weights.items()}}
+        return self._post(f"projects/{self._project}/deployments/{found['id']}/routes/", body)
+
+    def rollback(self, model: str, fleet: str) -> Json:
+        """Go back to what was applied before."""
+        found = self.deployment(model, fleet)
+        return self._post(f"projects/{self._project}/deployments/{found['id']}/rollback/", {})
+
+    def infer(self, model: str, fleet: str, request: Json, *, version: int | None = None) -> Json:
+        """Try a deployment with a v2 JSON request; a worker sends it. Returns the v2 response with its timing."""
+        found = self.deployment(model, fleet)
+        body: Json = {"request": request}
+        if version is not None:
+            body["version"] = version
+        operation = self._post(f"projects/{self._project}/deployments/{found['id']}/infer/", body)
+        return dict(self.wait(operation, 60)["result"])
+
+    def approvals(self, state: str = "open") -> list[Json]:
+        """Return approval requests that the caller may see."""
+        return list(self._pages("approvals/", {"state": state}))
+
+    def review(self, approval_id: str, decision: str, *, plan_digest: str, comment: str = "") -> Json:
+        """Decide on a request: ``approve``, ``request_changes`` or ``reject``, bound to the digest that was read."""
+        body = {"decision": decision, "plan_digest": plan_digest, "comment": comment}
+        return self._post(f"approvals/{approval_id}/reviews/", body)
+
+    def nodes(self) -> list[Json]:
+        """Return the serving nodes."""
+        return list(self._pages("nodes/"))
+
+    def wait(self, operation: Json, timeout_seconds: float = 300) -> Json:
+        """Poll an operation (or an answer that holds one) until it has ended and return its document.
+
+        Raises:
+            OperationFailed: it failed, was cancelled, or is still running after the timeout.
+        """
+        operation_id = operation["operation"]["id"] if isinstance(operation.get("operation"), dict) else operation["id"]
+        deadline = time.monotonic() + timeout_seconds
+        pause = 0.1
+        while True:
+            found = self._get(f"operations/{operation_id}/")
+            if found["state"] == "succeeded":
+                return found
+            if found["state"] in _FINISHED:
+                raise OperationFailed(found)
+            if time.monotonic() > deadline:
+                raise OperationFailed({**found, "message": f"Not finished after {timeout_seconds:.0f} s."})
+            time.sleep(pause)
+            pause = min(pause * 1.5, 2.0)
+
+    def _get(self, path: str) -> Json:
+        return dict(self._transport.send("GET", path).json())
+
+    def _post(self, path: str, body: Json) -> Json:
+        return dict(self._transport.send("POST", path, json=body).json())
+
+    def _pages(self, path: str, params: Mapping[str, str] | None = None) -> Iterator[Json]:
+        document = self._transport.send("GET", path, params=params).json()
+        while True:
+            yield from document["results"]
+            if not document.get("next"):
+                return
+            document = self._transport.send("GET", document["next"]).json()
+
+
+def _named(progress: Callable[[str, int, int], None] | None, path: str) -> Progress | None:
+    if progress is None:
+        return None
+    return lambda sent, total: progress(path, sent, total)

@@ -1,0 +1,88 @@
+"""HTTP to the console: bearer token, problem+json errors, bounded retries of what may safely be repeated."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import httpx2
+
+_TIMEOUT = httpx2.Timeout(30.0, connect=10.0)
+_RETRY_PAUSES_SECONDS = (0.2, 0.5, 1.0, 2.0)
+_REPEATABLE = frozenset({"GET", "HEAD", "OPTIONS"})
+_TRANSIENT = frozenset({502, 503, 504})
+
+
+class ApiError(Exception):
+    """The console refused or failed. ``code`` is stable; ``errors`` lists problems by field."""
+
+    def __init__(self, status: int, code: str, detail: str, errors: list[dict[str, str]] | None = None) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.code = code
+        self.detail = detail
+        self.errors = errors or []
+
+    def __str__(self) -> str:
+        lines = [self.detail, *(f"  {problem.get('field')}: {problem.get('message')}" for problem in self.errors)]
+        return "\n".join(lines)
+
+
+class Transport:
+    """Sends requests below ``<url>/api/v1/``. Close it when done."""
+
+    def __init__(self, url: str, token: str) -> None:
+        headers = {"User-Agent": "flotilla-sdk", "Accept": "application/json"}
+        if token:
+            headers["Authorization"] = f"Bearer {token}"
+        self._client = httpx2.Client(base_url=f"{url}/api/v1/", headers=headers, timeout=_TIMEOUT)
+
+    def close(self) -> None:
+        """Close connections."""
+        self._client.close()
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        json: Any = None,
+        content: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        params: Mapping[str, str] | None = None,
+    ) -> httpx2.Response:
+        """Send and return a response below 400.
+
+        Raises:
+            ApiError: the console answered with an error, or could not be reached (code ``unreachable``).
+        """
+        pauses = iter(_RETRY_PAUSES_SECONDS if method in _REPEATABLE else ())
+        while True:
+            try:
+                response = self._client.request(
+                    method, path, json=json, content=content, headers=dict(headers or {}), params=dict(params or {})
+                )
+            except httpx2.HTTPError as error:
+                problem = ApiError(0, "unreachable", f"Cannot reach {self._client.base_url}: {error}")
+            else:
+                if response.status_code < 400:
+                    return response
+                problem = _problem(response)
+            pause = next(pauses, None) if problem.status in (0, *_TRANSIENT) else None
+            if pause is None:
+                raise problem
+            time.sleep(pause)
+
+
+def _problem(response: httpx2.Response) -> ApiError:
+    try:
+        document = response.json()
+    except ValueError:
+        document = {}
+    if not isinstance(document, dict):
+        document = {}
+    detail = document.get("detail") or document.get("title") or f"HTTP {response.status_code}"
+    return ApiError(
+        response.status_code, str(document.get("code", "http_error")), str(detail), document.get("errors") or []
+    )
