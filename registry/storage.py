@@ -2,8 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import functools
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
+
+import obstore
+import obstore.exceptions
+from django.conf import settings
+from obstore.store import LocalStore, from_url
+
+from registry.errors import StorageFailed
+
+PIECE = 1024 * 1024
+_ERRORS = (obstore.exceptions.BaseError, OSError, ValueError)
 
 
 def storage_key(sha256: str) -> str:
@@ -15,7 +30,11 @@ class ArtifactStore:
     """Blobs by digest, at ``settings.ARTIFACT_STORE_URL``. Use ``artifact_store()``; safe to share among threads."""
 
     def __init__(self, url: str) -> None:
-        raise NotImplementedError
+        local = url.startswith("file:")
+        try:
+            self._store: Any = from_url(url, mkdir=True) if local else from_url(url)
+        except _ERRORS as error:
+            raise StorageFailed(f"The artifact store cannot be opened: {_sentence(error)}") from error
 
     def put_file(self, path: Path, sha256: str) -> str:
         """Store a local file under its digest and return the storage key. Storing it again changes nothing.
@@ -23,11 +42,22 @@ class ArtifactStore:
         Raises:
             StorageFailed: one sentence, for example that the disk is full.
         """
-        raise NotImplementedError
+        key = storage_key(sha256)
+        try:
+            obstore.put(self._store, key, path)
+        except _ERRORS as error:
+            raise StorageFailed(f"The artifact store could not take the file: {_sentence(error)}") from error
+        return key
 
     def exists(self, sha256: str) -> bool:
         """Say whether the store has the blob."""
-        raise NotImplementedError
+        try:
+            obstore.head(self._store, storage_key(sha256))
+        except FileNotFoundError:
+            return False
+        except _ERRORS as error:
+            raise StorageFailed(f"The artifact store does not answer: {_sentence(error)}") from error
+        return True
 
     def open_range(self, sha256: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
         """Yield the bytes ``start`` (inclusive) to ``end`` (exclusive, None: all) in pieces of at most 1 MiB.
@@ -35,7 +65,22 @@ class ArtifactStore:
         Raises:
             StorageFailed: the blob is missing or unreadable (raised before the first piece).
         """
-        raise NotImplementedError
+        key = storage_key(sha256)
+        try:
+            size = int(obstore.head(self._store, key)["size"])
+        except _ERRORS as error:
+            raise StorageFailed(f"The blob {sha256[:12]} cannot be read: {_sentence(error)}") from error
+        return self._pieces(key, start, size if end is None else min(end, size))
+
+    def _pieces(self, key: str, start: int, end: int) -> Iterator[bytes]:
+        while start < end:
+            stop = min(start + PIECE, end)
+            try:
+                piece = bytes(obstore.get_range(self._store, key, start=start, end=stop))
+            except _ERRORS as error:
+                raise StorageFailed(f"The artifact store stopped answering: {_sentence(error)}") from error
+            yield piece
+            start = stop
 
     def copy_to(self, sha256: str, path: Path) -> None:
         """Write the blob to a local file.
@@ -43,17 +88,55 @@ class ArtifactStore:
         Raises:
             StorageFailed: it cannot be read or written.
         """
-        raise NotImplementedError
+        try:
+            with path.open("wb") as file:
+                for piece in self.open_range(sha256):
+                    file.write(piece)
+        except OSError as error:
+            raise StorageFailed(f"The file cannot be written: {_sentence(error)}") from error
 
     def presign(self, sha256: str, *, seconds: int = 900) -> str | None:
         """Return an address from which anybody may read the blob for a while; None on a local folder."""
-        raise NotImplementedError
+        if isinstance(self._store, LocalStore):
+            return None
+        try:
+            return str(obstore.sign(self._store, "GET", storage_key(sha256), timedelta(seconds=seconds)))
+        except _ERRORS:
+            # Without the credentials to sign, the caller streams the blob itself.
+            return None
 
     def delete(self, sha256: str) -> None:
-        """Remove the blob; nothing happens when it is absent."""
-        raise NotImplementedError
+        """Remove the blob; nothing happens when it is absent.
+
+        Raises:
+            StorageFailed: the store does not let it go.
+        """
+        try:
+            with contextlib.suppress(FileNotFoundError):
+                obstore.delete(self._store, storage_key(sha256))
+        except _ERRORS as error:
+            raise StorageFailed(f"The artifact store could not delete a blob: {_sentence(error)}") from error
 
 
 def artifact_store() -> ArtifactStore:
     """Return the store of this process."""
-    raise NotImplementedError
+    return _store_at(settings.ARTIFACT_STORE_URL)
+
+
+@functools.lru_cache(maxsize=4)
+def _store_at(url: str) -> ArtifactStore:
+    return ArtifactStore(url)
+
+
+def _sentence(error: BaseException) -> str:
+    """Return what went wrong in plain words; the library's own text spans many lines."""
+    text = str(error)
+    if (isinstance(error, OSError) and error.errno == errno.ENOSPC) or "os error 28" in text:
+        return "there is no space left on the disk."
+    if (isinstance(error, OSError) and error.errno == errno.EDQUOT) or "os error 122" in text:
+        return "the disk quota is used up."
+    if isinstance(error, FileNotFoundError):
+        return "it is not there."
+    if isinstance(error, PermissionError) or "os error 13" in text:
+        return "access is denied."
+    return (text.strip().splitlines() or [type(error).__name__])[0][:200]

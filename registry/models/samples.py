@@ -16,7 +16,8 @@ class Resolution(models.IntegerChoices):
 class Sample(models.Model):
     """What one (node, model, version) did in one bucket: differences of the node's counters.
 
-    ``*_histogram``: sparse mergeable histograms of seconds, see registry.domain.histograms. ``version`` is empty when unknown.
+    ``*_histogram``: sparse mergeable histograms of seconds, see registry.domain.histograms.
+    ``version`` is empty when unknown.
     """
 
     pk = models.CompositePrimaryKey("resolution", "bucket", "node_id", "model", "version")

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import dataclass
 from typing import Any
 
+from django.utils.translation import gettext as _
+from rules.predicates import predicate
+from rules.rulesets import RuleSet
+
 from registry.domain.actors import Actor
+from registry.models import ROLE_RANK, Deployment, Membership, Project
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +32,92 @@ class Denied:
         return False
 
 
+# Permission in a project -> (role, scope of a token). Site permissions -> (site roles, scope).
+_PROJECT: dict[str, tuple[str, str]] = {
+    "project.view": ("viewer", "read"),
+    "model.write": ("publisher", "write"),
+    "version.write": ("publisher", "write"),
+    "version.quarantine": ("operator", "write"),
+    "config.write": ("publisher", "write"),
+    "deployment.change": ("publisher", "write"),
+    "deployment.traffic": ("operator", "write"),
+    "deployment.rollback": ("operator", "write"),
+    "deployment.infer": ("publisher", "write"),
+    "approval.review": ("approver", "write"),
+    "approval.withdraw": ("admin", "write"),
+    "operation.cancel": ("publisher", "write"),
+    "project.members": ("admin", "admin"),
+    "project.tokens": ("viewer", "admin"),
+}
+_SITE: dict[str, tuple[tuple[str, ...], str]] = {
+    "site.view": (("none", "operator", "admin"), "read"),
+    "site.fleet": (("operator", "admin"), "admin"),
+    "site.environments": (("admin",), "admin"),
+    "site.users": (("admin",), "admin"),
+    "site.projects": (("operator", "admin"), "admin"),
+}
+# Where no approval is needed, whoever may deploy may also shift traffic and go back.
+_RELAXED = {"deployment.traffic", "deployment.rollback"}
+PERMISSIONS = frozenset(_PROJECT) | frozenset(_SITE)
+
+# The library ships without annotations for these two.
+_predicate: Any = predicate
+_rule_set: Any = RuleSet
+
+
+def project_id_of(obj: Any) -> uuid.UUID | None:
+    """Return the id of the project that a row belongs to; None for rows of the site."""
+    if isinstance(obj, Project):
+        return obj.id
+    for name in ("project_id", "model", "deployment", "version", "request"):
+        value = getattr(obj, name, None)
+        if isinstance(value, uuid.UUID):
+            return value
+        if value is not None and name != "project_id":
+            return project_id_of(value)
+    return None
+
+
 def role_in(actor: Actor, project: Any) -> str:
-    """Return the actor's role in a project, empty when there is none."""
-    raise NotImplementedError
+    """Return the actor's role in a project (or in the project of a row), empty when there is none."""
+    project_id = project_id_of(project)
+    if actor.user_id is None or project_id is None:
+        return ""
+    if actor.token is not None and actor.token.project_id not in (None, project_id):
+        return ""
+    role = Membership.objects.filter(project_id=project_id, user_id=actor.user_id).values_list("role", flat=True)
+    return role.first() or ""
+
+
+def _at_least(role: str) -> Any:
+    def holds(actor: Actor, obj: Any) -> bool:
+        return ROLE_RANK.get(role_in(actor, obj), 0) >= ROLE_RANK[role]
+
+    return _predicate(holds, name=f"at_least:{role}")
+
+
+def _site_role(roles: tuple[str, ...]) -> Any:
+    def holds(actor: Actor, obj: Any) -> bool:
+        narrowed = actor.token is not None and actor.token.project_id is not None
+        return actor.user is not None and actor.user.site_role in roles and not narrowed
+
+    return _predicate(holds, name=f"site_role:{roles}")
+
+
+def _unprotected(actor: Actor, obj: Any) -> bool:
+    return isinstance(obj, Deployment) and not obj.fleet.environment.requires_approval
+
+
+_RULES: Any = _rule_set()
+for _name, (_role, _scope) in _PROJECT.items():
+    _rule = _at_least(_role)
+    if _name in _RELAXED:
+        _rule |= _predicate(_unprotected) & _at_least("publisher")
+    if _name == "project.members":
+        _rule |= _site_role(("admin",))
+    _RULES.add_rule(_name, _rule)
+for _name, (_roles, _scope) in _SITE.items():
+    _RULES.add_rule(_name, _site_role(_roles))
 
 
 def can(actor: Actor, permission: str, obj: Any = None) -> Allowed | Denied:
@@ -38,6 +127,29 @@ def can(actor: Actor, permission: str, obj: Any = None) -> Allowed | Denied:
     ``project.view``, ``model.write``, ``version.write``, ``version.quarantine``, ``config.write``,
     ``deployment.change``, ``deployment.traffic``, ``deployment.rollback``, ``deployment.infer``, ``approval.review``,
     ``approval.withdraw``, ``operation.cancel``, ``project.members``, ``project.tokens``.
-    Site permissions take None: ``site.view``, ``site.fleet``, ``site.users``, ``site.projects``.
+    Site permissions take None: ``site.view``, ``site.fleet``, ``site.environments``, ``site.users``,
+    ``site.projects``.
     """
-    raise NotImplementedError
+    if actor.is_system:
+        return Allowed()
+    if actor.user is None or not actor.user.is_active:
+        return Denied(_("Sign in first."))
+    scope = _PROJECT[permission][1] if permission in _PROJECT else _SITE[permission][1]
+    if not actor.has_scope(scope):
+        return Denied(_("The token used lacks the scope “%(scope)s”.") % {"scope": scope})
+    if _RULES.test_rule(permission, actor, obj):
+        return Allowed()
+    return Denied(_reason(actor, permission, obj))
+
+
+def _reason(actor: Actor, permission: str, obj: Any) -> str:
+    if permission in _SITE:
+        needed = _SITE[permission][0][0]
+        return _("This needs the site role “%(role)s”.") % {"role": needed}
+    role = role_in(actor, obj)
+    if not role:
+        return _("You are not a member of this project.")
+    return _("This needs the role “%(needed)s” in the project; you are “%(role)s”.") % {
+        "needed": _PROJECT[permission][0],
+        "role": role,
+    }

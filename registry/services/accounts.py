@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+import hmac
+import secrets
+from datetime import datetime, timedelta
 
+from django.contrib.auth.password_validation import validate_password
+from django.core.exceptions import ValidationError
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+from django.utils.translation import gettext as _
+
+from registry import telemetry
 from registry.domain.actors import Actor
-from registry.models import ApiToken, Membership, Project, User
+from registry.errors import Conflict, PermissionDenied, ValidationFailed
+from registry.models import ApiToken, Environment, Fleet, Membership, Project, Role, SiteRole, User
+from registry.services import audit
+from registry.services.fields import require_slug
+from registry.services.permissions import can, require
+from registry.services.sealing import digest
+
+SCOPES = ("read", "write", "admin")
+_USED_AT_STEP = timedelta(minutes=1)
 
 
 def user_create(
@@ -22,22 +39,86 @@ def user_create(
     Raises:
         ValidationFailed: a bad or used name, a weak password; ``errors`` names the field.
     """
-    raise NotImplementedError
+    require(actor, "site.users")
+    if site_role not in SiteRole.values:
+        raise _invalid("site_role", _("There is no such site role."))
+    if password is None and not is_service:
+        raise _invalid("password", _("A person needs a password."))
+    user = User(username=username, email=email, site_role=site_role, is_service=is_service)
+    user.is_staff = site_role == SiteRole.ADMIN
+    _set_password(user, None if is_service else password)
+    try:
+        user.full_clean(exclude=["password"])
+    except ValidationError as error:
+        raise _from_django(error) from None
+    with transaction.atomic():
+        user.save()
+        audit.record(actor=actor, action="user.create", obj=user, after=_user_facts(user))
+    return user
 
 
 def user_set_password(*, user: User, password: str, actor: Actor) -> None:
     """Set a password; for oneself, or by a site administrator."""
-    raise NotImplementedError
+    if actor.user_id != user.id or not actor.has_scope("admin"):
+        require(actor, "site.users")
+    if user.is_service:
+        raise _invalid("password", _("A service account has no password; make a token."))
+    _set_password(user, password)
+    with transaction.atomic():
+        user.save(update_fields=["password"])
+        audit.record(actor=actor, action="user.set_password", obj=user)
+
+
+def user_set_active(*, user: User, is_active: bool, actor: Actor) -> None:
+    """Block an account (its sessions and tokens stop working) or let it in again. Site administrators only."""
+    require(actor, "site.users")
+    if actor.user_id == user.id:
+        raise Conflict(_("You cannot block yourself."))
+    with transaction.atomic():
+        User.objects.filter(pk=user.pk).update(is_active=is_active)
+        audit.record(actor=actor, action="user.set_active", obj=user, after={"is_active": is_active})
+    user.is_active = is_active
 
 
 def project_create(*, slug: str, name: str, description: str = "", actor: Actor) -> Project:
     """Create a project; a person who creates one becomes its administrator."""
-    raise NotImplementedError
+    require(actor, "site.projects")
+    require_slug(slug, limit=63)
+    try:
+        with transaction.atomic():
+            project = Project.objects.create(slug=slug, name=name or slug, description=description)
+            if actor.user_id is not None:
+                Membership.objects.create(project=project, user_id=actor.user_id, role=Role.ADMIN)
+            audit.record(actor=actor, action="project.create", obj=project, after={"slug": slug, "name": name})
+    except IntegrityError:
+        raise Conflict(
+            _("There is a project “%(slug)s” already.") % {"slug": slug},
+            errors=[{"field": "slug", "message": _("This name is taken.")}],
+        ) from None
+    return project
 
 
 def membership_set(*, project: Project, user: User, role: str, actor: Actor) -> Membership:
     """Give a user a role in a project, or change it. Project administrators only."""
-    raise NotImplementedError
+    require(actor, "project.members", project)
+    if role not in Role.values:
+        raise _invalid("role", _("There is no such role."))
+    with transaction.atomic():
+        Project.objects.select_for_update().get(pk=project.pk)
+        before = Membership.objects.filter(project=project, user=user).first()
+        if before is not None and before.role == Role.ADMIN and role != Role.ADMIN:
+            _require_other_admin(project, user)
+        membership, _made = Membership.objects.update_or_create(project=project, user=user, defaults={"role": role})
+        audit.record(
+            actor=actor,
+            action="membership.set",
+            obj=membership,
+            project_id=project.id,
+            before={"role": before.role} if before else None,
+            after={"user": user.username, "role": role},
+        )
+        telemetry.publish_on_commit(f"project:{project.id}", project=project.id)
+    return membership
 
 
 def membership_remove(*, project: Project, user: User, actor: Actor) -> None:
@@ -46,7 +127,24 @@ def membership_remove(*, project: Project, user: User, actor: Actor) -> None:
     Raises:
         Conflict: it is the last administrator.
     """
-    raise NotImplementedError
+    if actor.user_id != user.id:
+        require(actor, "project.members", project)
+    with transaction.atomic():
+        Project.objects.select_for_update().get(pk=project.pk)
+        membership = Membership.objects.filter(project=project, user=user).first()
+        if membership is None:
+            return
+        if membership.role == Role.ADMIN:
+            _require_other_admin(project, user)
+        audit.record(
+            actor=actor,
+            action="membership.remove",
+            obj=membership,
+            project_id=project.id,
+            before={"user": user.username, "role": membership.role},
+        )
+        membership.delete()
+        telemetry.publish_on_commit(f"project:{project.id}", project=project.id)
 
 
 def token_create(
@@ -62,17 +160,72 @@ def token_create(
 
     People make tokens for themselves; site administrators for service accounts.
     """
-    raise NotImplementedError
+    own = actor.user_id == owner.id
+    if own and not actor.has_scope("admin"):
+        raise PermissionDenied(_("The token used lacks the scope “admin”."))
+    if not own:
+        require(actor, "site.users")
+        if not owner.is_service and not actor.is_system:
+            raise PermissionDenied(_("Only people themselves make tokens for their accounts."))
+    if actor.token is not None and actor.token.project_id not in (None, project.id if project else None):
+        raise PermissionDenied(_("A token of one project makes tokens of that project only."))
+    if not scopes or any(scope not in SCOPES for scope in scopes):
+        raise _invalid("scopes", _("Scopes are any of: %(scopes)s.") % {"scopes": ", ".join(SCOPES)})
+    if not name.strip() or len(name) > 200:
+        raise _invalid("name", _("Give the token a name of at most 200 characters."))
+    if expires_at is not None and expires_at <= timezone.now():
+        raise _invalid("expires_at", _("The expiry lies in the past."))
+    if project is not None and not can(Actor.person(owner), "project.view", project):
+        raise _invalid("project", _("The account is not a member of this project."))
+    secret = secrets.token_urlsafe(32).replace("_", "-")
+    with transaction.atomic():
+        token = ApiToken.objects.create(
+            owner=owner,
+            created_by_id=actor.user_id,
+            project=project,
+            name=name.strip(),
+            public_id=secrets.token_hex(8),
+            secret_sha256=digest(secret),
+            scopes=sorted(set(scopes)),
+            expires_at=expires_at,
+        )
+        audit.record(
+            actor=actor,
+            action="token.create",
+            obj=token,
+            after={"name": token.name, "owner": owner.username, "scopes": token.scopes},
+        )
+    return token, f"flo_{token.public_id}_{secret}"
 
 
 def token_revoke(*, token: ApiToken, actor: Actor) -> None:
     """Revoke a token for good; doing it again changes nothing."""
-    raise NotImplementedError
+    if actor.user_id != token.owner_id or not actor.has_scope("admin"):
+        require(actor, "site.users")
+    with transaction.atomic():
+        if ApiToken.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=timezone.now()):
+            audit.record(actor=actor, action="token.revoke", obj=token)
+    token.refresh_from_db()
 
 
 def token_authenticate(secret: str, *, now: datetime | None = None) -> ApiToken | None:
     """Return the token (with its owner) for a bearer text; None when unknown, revoked, expired or owner inactive."""
-    raise NotImplementedError
+    now = now or timezone.now()
+    prefix, _one, rest = secret.partition("_")
+    public_id, _two, own_secret = rest.partition("_")
+    if prefix != "flo" or not own_secret:
+        return None
+    token = ApiToken.objects.select_related("owner", "project").filter(public_id=public_id).first()
+    if token is None or not hmac.compare_digest(token.secret_sha256, digest(own_secret)):
+        return None
+    if token.revoked_at is not None or (token.expires_at is not None and token.expires_at <= now):
+        return None
+    if not token.owner.is_active:
+        return None
+    # Once a minute is exact enough and spares a write per request.
+    if token.last_used_at is None or now - token.last_used_at > _USED_AT_STEP:
+        ApiToken.objects.filter(pk=token.pk).update(last_used_at=now)
+    return token
 
 
 def first_start(admin_username: str = "admin") -> str | None:
@@ -81,4 +234,57 @@ def first_start(admin_username: str = "admin") -> str | None:
     Makes the administrator, project ``default``, environments ``development`` (no approval) and ``production``
     (one approval), and a fleet of the same name in each, selecting nodes by the label ``environment``.
     """
-    raise NotImplementedError
+    actor = Actor.system("first start")
+    with transaction.atomic():
+        if User.objects.exists():
+            return None
+        password = secrets.token_urlsafe(15)
+        user = user_create(username=admin_username, password=password, site_role=SiteRole.ADMIN, actor=actor)
+        User.objects.filter(pk=user.pk).update(is_staff=True, is_superuser=True)
+        project = project_create(slug="default", name=_("Default"), actor=actor)
+        membership_set(project=project, user=user, role=Role.ADMIN, actor=actor)
+        for position, (slug, name, protected) in enumerate(
+            [("development", _("Development"), False), ("production", _("Production"), True)]
+        ):
+            environment, _made = Environment.objects.get_or_create(
+                slug=slug,
+                defaults={"name": name, "position": position, "requires_approval": protected},
+            )
+            Fleet.objects.get_or_create(
+                slug=slug, defaults={"name": name, "environment": environment, "selector": {"environment": slug}}
+            )
+    return password
+
+
+def _set_password(user: User, password: str | None) -> None:
+    if password is None:
+        user.set_unusable_password()
+        return
+    try:
+        validate_password(password, user)
+    except ValidationError as error:
+        raise ValidationFailed(
+            error.messages[0], errors=[{"field": "password", "message": message} for message in error.messages]
+        ) from None
+    user.set_password(password)
+
+
+def _require_other_admin(project: Project, user: User) -> None:
+    others = Membership.objects.filter(project=project, role=Role.ADMIN, user__is_active=True).exclude(user=user)
+    if not others.exists():
+        raise Conflict(_("A project needs at least one administrator."))
+
+
+def _user_facts(user: User) -> dict[str, object]:
+    return {"username": user.username, "site_role": user.site_role, "is_service": user.is_service}
+
+
+def _invalid(field: str, message: str) -> ValidationFailed:
+    return ValidationFailed(message, errors=[{"field": field, "message": message}])
+
+
+def _from_django(error: ValidationError) -> ValidationFailed:
+    errors = [
+        {"field": field, "message": message} for field, messages in error.message_dict.items() for message in messages
+    ]
+    return ValidationFailed(errors[0]["message"], errors=errors)
