@@ -56,6 +56,42 @@ def up(port: int, node_port: int, data_dir: Path | None, no_node: bool, db_user:
         folder.release()
 
 
+def _running_environment(data_dir: Path | None) -> tuple[str, dict[str, str]]:
+    """Return the URL and the environment of the Flotilla that runs in the folder."""
+    from flotilla.up.data_folder import DataFolder
+
+    folder = DataFolder((data_dir or settings.default_data_dir()).absolute())
+    info = folder.read_run_info()
+    if info.get("state") != "running":
+        raise click.ClickException(f"Flotilla does not run in {folder.path}. Start it with: flotilla up")
+    return str(info["url"]), settings.inherited_environment() | folder.read_environment()
+
+
+@main.command()
+@click.option(
+    "--data-dir", type=click.Path(file_okay=False, path_type=Path), help="Where the running one keeps its data."
+)
+@click.option("--seconds", type=float, help="Stop the load after so long; by default on Ctrl-C.")
+def demo(data_dir: Path | None, seconds: float | None) -> None:
+    """Fill a running Flotilla with three models, approvals, a canary and traffic."""
+    missing = [name for name in ("torch", "onnx", "onnxscript") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise click.ClickException(f"The demo needs {', '.join(missing)}: pip install them, or use make demo.")
+    from flotilla.demo.run import run
+
+    url, environment = _running_environment(data_dir)
+    run(url, environment, seconds, click.echo)
+
+
+@main.command(context_settings={"ignore_unknown_options": True, "help_option_names": []}, add_help_option=False)
+@click.option("--data-dir", type=click.Path(file_okay=False, path_type=Path))
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def manage(data_dir: Path | None, arguments: tuple[str, ...]) -> None:
+    """Run one of Django's management commands against the running Flotilla."""
+    _, environment = _running_environment(data_dir)
+    os.execve(sys.executable, [sys.executable, "-m", "django", *arguments], environment)  # noqa: S606
+
+
 @main.command(context_settings={"ignore_unknown_options": True, "help_option_names": []}, add_help_option=False)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def node(arguments: tuple[str, ...]) -> None:

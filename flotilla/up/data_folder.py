@@ -60,6 +60,18 @@ class DataFolder:
         except (OSError, ValueError):
             return {}
 
+    def write_environment(self, environment: dict[str, str]) -> None:
+        """Keep what other commands need to reach the same database and broker (mode 0600: it holds passwords)."""
+        self.secret_file("environment")
+        self._write("secrets/environment", json.dumps(environment))
+
+    def read_environment(self) -> dict[str, str]:
+        """Return what ``write_environment`` kept, or an empty dict."""
+        try:
+            return dict(json.loads((self.path / "secrets" / "environment").read_text()))
+        except (OSError, ValueError):
+            return {}
+
     def secret(self, name: str, length: int = 32) -> str:
         """Return a random secret of the folder, made on the first call."""
         return self.secret_file(name, length).read_text().strip()

@@ -51,17 +51,18 @@ class Stack:
             database_url = self._prepare_postgres()
         if not redis_url:
             redis_url = self._prepare_valkey()
-        environment.update(
-            DATABASE_URL=database_url,
-            REDIS_URL=redis_url,
-            DJANGO_SETTINGS_MODULE="console.settings",
-            FLOTILLA_SECRET_KEY_FILE=str(self.folder.secret_file("secret-key", 48)),
-            FLOTILLA_DATA_DIR=str(self.folder.path),
-            FLOTILLA_PUBLIC_URL=self.url,
-            ORT_DISABLE_TELEMETRY="1",
-            PYTHONUNBUFFERED="1",
-        )
-        self.environment = environment
+        own = {
+            "DATABASE_URL": database_url,
+            "REDIS_URL": redis_url,
+            "DJANGO_SETTINGS_MODULE": "console.settings",
+            "FLOTILLA_SECRET_KEY_FILE": str(self.folder.secret_file("secret-key", 48)),
+            "FLOTILLA_DATA_DIR": str(self.folder.path),
+            "FLOTILLA_PUBLIC_URL": self.url,
+            "ORT_DISABLE_TELEMETRY": "1",
+            "PYTHONUNBUFFERED": "1",
+        }
+        self.folder.write_environment(own)
+        self.environment = environment | own
 
     def control_plane(self) -> list[ProcessSpec]:
         """Web server, workers, beat and the observer."""

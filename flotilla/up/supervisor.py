@@ -78,7 +78,9 @@ class Supervisor:
     async def _launch_node(self, stack: Stack) -> None:
         token = "already-joined"  # noqa: S105  # not a secret: a node with an identity never sends it
         if not (self.folder.path / "node" / "identity.json").exists():
-            token = (await self._command(stack, "django", "join_token", "--labels", "environment=development")).strip()
+            token = (
+                await self._command(stack, "django", "join_token", "--labels", "development=yes,production=yes")
+            ).strip()
         await self._launch(stack.node(join_token_file(self.folder, token)))
 
     async def _launch(self, spec: ProcessSpec) -> None:
