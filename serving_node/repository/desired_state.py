@@ -180,10 +180,14 @@ class DesiredState:
                 await asyncio.wait_for(self._changed.wait(), timeout_seconds)
         return self.observed()
 
-    async def close(self, timeout_seconds: float) -> None:
-        """Stop all steps, drain and close every unit within the time."""
+    def wake_waiters(self) -> None:
+        """Answer every long poll now and from now on at once: the node is about to stop."""
         self._stopping = True
         self._note_change()
+
+    async def close(self, timeout_seconds: float) -> None:
+        """Stop all steps, drain and close every unit within the time."""
+        self.wake_waiters()
         for timer in (self._timer, self._progress_timer):
             if timer is not None:
                 timer.cancel()

@@ -47,7 +47,7 @@ class FetchPolicy:
     backoff_seconds: float = 0.25
     backoff_limit_seconds: float = 5.0
     connect_timeout_seconds: float = 5.0
-    stall_timeout_seconds: float = 30.0
+    stall_timeout_seconds: float = 10.0
     deadline_seconds: float = 120.0
     bytes_per_second: int = 1 << 20
 

@@ -20,7 +20,7 @@ from serving_node.core.errors import InferenceError
 from serving_node.core.request import InferenceResponse
 from serving_node.dataplane import DataPlane
 from serving_node.frontends.admin.infer_codec import decode_request, encode_response
-from serving_node.frontends.admin.log_tail import LogTail
+from serving_node.observability.logging import LogBuffer
 from serving_node.repository.blob_store import BlobError, BlobStore
 from serving_node.repository.desired_rules import DesiredConflictError
 from serving_node.repository.desired_state import DesiredState
@@ -54,7 +54,7 @@ class AdminFrontend:
     """Answers the control plane's calls. ``listener`` starts and stops it; ``secret`` is never logged."""
 
     def __init__(
-        self, dataplane: DataPlane, desired: DesiredState, blobs: BlobStore, logs: LogTail, *, secret: str
+        self, dataplane: DataPlane, desired: DesiredState, blobs: BlobStore, logs: LogBuffer, *, secret: str
     ) -> None:
         self._dataplane = dataplane
         self._desired = desired

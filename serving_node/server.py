@@ -1,0 +1,393 @@
+"""The composition root of a node: what is built from what, in which order it starts and stops."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import fcntl
+import os
+import signal
+import socket
+import ssl
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import structlog
+import uvloop
+
+from serving_node.backends.loader import Backends
+from serving_node.dataplane import DataPlane
+from serving_node.frontends.admin.frontend import AdminFrontend
+from serving_node.frontends.grpc.frontend import GrpcFrontend, GrpcLimits
+from serving_node.frontends.http.frontend import HttpFrontend, HttpLimits
+from serving_node.frontends.metrics.frontend import MetricsFrontend
+from serving_node.observability.host import GpuProbe, HostProbe
+from serving_node.observability.logging import LogControl, LogStyle, configure_logging
+from serving_node.repository.blob_store import BlobStore
+from serving_node.repository.desired_state import DesiredState
+from serving_node.repository.fetcher import BlobFetcher
+from serving_node.repository.inventory import take_inventory
+from serving_node.repository.loading import LoadOrder
+from serving_node.repository.membership import Membership, MembershipError
+from serving_node.repository.repository import ModelRepository
+from serving_node.repository.unit_steps import UnitSteps
+from serving_node.scheduling.model_loader import load_served_model
+from serving_node.scheduling.served_model import ServedModel
+from serving_node.settings import NodeSettings
+from serving_node.wire.listener import Listener
+
+log = structlog.get_logger(__name__)
+
+
+class StartError(Exception):
+    """The node cannot start. One sentence for the person who started it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Port:
+    """One address to listen on."""
+
+    name: str
+    address: str
+    port: int
+    listener: Listener
+    tls: ssl.SSLContext | None = None
+
+
+@dataclass(slots=True)
+class _Joined:
+    """What only a node of a control plane has."""
+
+    membership: Membership
+    desired: DesiredState
+    blobs: BlobStore
+    fetcher: BlobFetcher
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a node ended. ``must_end_now``: threads still work, and nothing must wait for them."""
+
+    status: int
+    must_end_now: bool = False
+
+
+class Server:
+    """One node, from start to stop. ``serve`` runs it on the current event loop."""
+
+    def __init__(self, settings: NodeSettings, logs: LogControl) -> None:
+        self._settings = settings
+        self._logs = logs
+        self._stop = asyncio.Event()
+        self._failure = ""
+        self._has_abandoned_loads = False
+        self._bound: dict[str, int] = {}
+        self._listeners: list[Listener] = []
+        self._membership_task: asyncio.Task[None] | None = None
+
+    async def serve(self) -> Outcome:
+        """Start, serve until a signal, stop in order.
+
+        Raises:
+            StartError: a port is taken, a model cannot be loaded, the state folder is in use...
+        """
+        settings = self._settings
+        _check_ports_free(settings)
+        loader = await self._loader()
+        joined = await self._prepare_joined(loader) if settings.joined else None
+        local = None if joined else self._local_repository(loader)
+        repository: DesiredState | ModelRepository | None = joined.desired if joined else local
+        assert repository is not None
+        dataplane = DataPlane(repository, server_name=settings.server_id, joined=settings.joined, logs=self._logs)
+        metrics = MetricsFrontend(dataplane, HostProbe(settings.metrics_interval_ms / 1000))
+        self._watch_signals()
+        try:
+            await self._start_repository(joined, local)
+            if not self._stop.is_set():
+                await self._start_ports(self._ports(dataplane, metrics, joined))
+                if joined:
+                    self._membership_task = asyncio.create_task(self._keep_membership(joined.membership))
+                log.info("node.started", **self._bound)
+                await self._stop.wait()
+        finally:
+            is_clean = await self._shut_down(dataplane, repository, joined)
+            metrics.close()
+        if self._failure:
+            raise StartError(self._failure)
+        return Outcome(0 if is_clean else 1, must_end_now=not is_clean or self._has_abandoned_loads)
+
+    # -- building
+
+    async def _loader(self) -> _Loader:
+        options: dict[str, dict[str, str]] = {}
+        for backend, key, value in self._settings.backend_config:
+            options.setdefault(backend, {})[key] = value
+        gpu_count = await asyncio.to_thread(GpuProbe().count)
+        return _Loader(Backends(options), gpu_count, auto_complete=not self._settings.disable_auto_complete_config)
+
+    def _local_repository(self, loader: _Loader) -> ModelRepository:
+        settings = self._settings
+        return ModelRepository(
+            settings.model_repositories,
+            loader,
+            mode=settings.model_control_mode,
+            load_at_start=settings.load_models,
+            strict_readiness=settings.strict_readiness,
+            parallel_loads=max(settings.model_load_thread_count, 1),
+        )
+
+    async def _prepare_joined(self, loader: _Loader) -> _Joined:
+        settings = self._settings
+        state_dir = settings.state_dir
+        assert state_dir is not None
+        inventory = await asyncio.to_thread(take_inventory, dict(settings.labels))
+
+        def describe() -> dict[str, Any]:
+            return {"name": settings.node_name, "endpoints": self._endpoints(), "inventory": inventory}
+
+        try:
+            membership = Membership(
+                state_dir, url=settings.join_url, token_file=settings.join_token_file, describe=describe
+            )
+        except MembershipError as error:
+            raise StartError(str(error)) from error
+        blobs = BlobStore(state_dir / "blobs", settings.blob_quota_bytes)
+        fetcher = BlobFetcher(blobs, base_url=membership.url, token=membership.token)
+        steps = UnitSteps(blobs, fetcher, state_dir / "models")
+        desired = DesiredState(state_dir, steps, loader, node=membership.node, inventory=inventory)
+        return _Joined(membership, desired, blobs, fetcher)
+
+    def _ports(self, dataplane: DataPlane, metrics: MetricsFrontend, joined: _Joined | None) -> list[_Port]:
+        settings = self._settings
+        ports: list[_Port] = []
+        if settings.allow_http:
+            limits = HttpLimits(max_input_bytes=settings.http_max_input_size)
+            http = HttpFrontend(dataplane, limits)
+            ports.append(_Port("http", settings.http_address, settings.http_port, http.listener))
+        if settings.allow_grpc:
+            grpc = GrpcFrontend(dataplane, GrpcLimits())
+            ports.append(_Port("grpc", settings.grpc_address, settings.grpc_port, grpc.listener))
+        if settings.allow_metrics:
+            address = settings.effective_metrics_address
+            ports.append(_Port("metrics", address, settings.metrics_port, metrics.listener))
+        if joined is not None:
+            admin = AdminFrontend(
+                dataplane, joined.desired, joined.blobs, self._logs.buffer, secret=joined.membership.admin_secret
+            )
+            tls = _admin_tls(settings)
+            ports.append(_Port("admin", settings.admin_address, settings.admin_port, admin.listener, tls))
+        return ports
+
+    def _endpoints(self) -> dict[str, str]:
+        """Return the URLs by which others reach the ports of this node."""
+        settings = self._settings
+        addresses = {
+            "http": settings.http_address,
+            "grpc": settings.grpc_address,
+            "metrics": settings.effective_metrics_address,
+            "admin": settings.admin_address,
+        }
+        endpoints: dict[str, str] = {}
+        for name, port in self._bound.items():
+            address = addresses[name]
+            host = settings.advertise_host or (socket.gethostname() if address in ("0.0.0.0", "::", "") else address)  # noqa: S104
+            scheme = "https" if name == "admin" and settings.admin_tls_cert else "http"
+            endpoints[name] = f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+        return endpoints
+
+    # -- starting
+
+    async def _start_repository(self, joined: _Joined | None, local: ModelRepository | None) -> None:
+        if joined is not None:
+            await joined.desired.restore()
+            return
+        assert local is not None
+        starting = asyncio.ensure_future(local.start())
+        stopping = asyncio.ensure_future(self._stop.wait())
+        await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if not starting.done():
+            starting.cancel()
+            self._has_abandoned_loads = True
+            return
+        failures = starting.result()
+        if failures and self._settings.exit_on_error:
+            raise StartError("; ".join(failure.strip() for failure in failures))
+
+    async def _start_ports(self, ports: Sequence[_Port]) -> None:
+        for port in ports:
+            try:
+                server = await port.listener.start(port.address, port.port, tls=port.tls)
+            except OSError as error:
+                raise StartError(_cannot_listen(port.name, port.address, port.port, error)) from error
+            self._listeners.append(port.listener)
+            self._bound[port.name] = server.sockets[0].getsockname()[1]
+
+    async def _keep_membership(self, membership: Membership) -> None:
+        had_joined = bool(membership.node())
+        try:
+            await membership.run()
+        except MembershipError as error:
+            log.error("membership.refused", reason=str(error))
+            if not had_joined:
+                # A node that never joined has nothing to serve: better to say so than to wait for nobody.
+                self._failure = str(error)
+                self._stop.set()
+
+    def _watch_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._stop.set)
+
+    # -- stopping
+
+    async def _shut_down(
+        self, dataplane: DataPlane, repository: DesiredState | ModelRepository, joined: _Joined | None
+    ) -> bool:
+        """Stop in order within one countdown; tell whether everything ended by itself."""
+        deadline = time.monotonic() + self._settings.exit_timeout_secs
+        log.info("node.stopping", seconds=self._settings.exit_timeout_secs)
+
+        def left() -> float:
+            return max(deadline - time.monotonic(), 0.0)
+
+        dataplane.stop()
+        if self._membership_task is not None:
+            self._membership_task.cancel()
+        if joined is not None:
+            joined.desired.wake_waiters()
+        await asyncio.gather(*(listener.stop(left()) for listener in self._listeners))
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(repository.close(left()), left() + 1.0)
+        if joined is not None:
+            joined.fetcher.close()
+        is_clean = time.monotonic() <= deadline
+        log.info("node.stopped", clean=is_clean)
+        return is_clean
+
+
+class _Loader:
+    """Loads versions with the node's backends. See ``repository.loading.Loader``."""
+
+    def __init__(self, backends: Backends, gpu_count: int, *, auto_complete: bool) -> None:
+        self._backends = backends
+        self._gpu_count = gpu_count
+        self._auto_complete = auto_complete
+
+    async def __call__(self, order: LoadOrder) -> ServedModel:
+        return await load_served_model(
+            name=order.name,
+            version=order.version,
+            version_dir=order.directory,
+            config=order.config,
+            backends=self._backends,
+            gpu_count=self._gpu_count,
+            unit=order.unit,
+            auto_complete=self._auto_complete,
+            on_warming=order.on_warming,
+        )
+
+
+def run(settings: NodeSettings, notes: Sequence[str] = ()) -> int:
+    """Run a node until a signal. Returns the exit status; says on standard error why a start failed.
+
+    When threads still work after the exit timeout (an engine that loads, a download), the process ends here.
+    """
+    try:
+        with _locked(settings.state_dir), contextlib.ExitStack() as stack:
+            logs = _configure_logs(settings, stack)
+            log.info("node.starting", settings=repr(settings), pid=os.getpid())
+            for note in notes:
+                log.warning("node.note", text=note)
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                outcome = runner.run(_serve(settings, logs))
+                if outcome.must_end_now:
+                    sys.stderr.flush()
+                    os._exit(outcome.status)
+            return outcome.status
+    except StartError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 1
+
+
+async def _serve(settings: NodeSettings, logs: LogControl) -> Outcome:
+    return await Server(settings, logs).serve()
+
+
+def _configure_logs(settings: NodeSettings, stack: contextlib.ExitStack) -> LogControl:
+    stream = None
+    if settings.log_file:
+        try:
+            opened = Path(settings.log_file).open("a", encoding="utf-8", buffering=1)  # noqa: SIM115  the stack closes
+            stream = stack.enter_context(opened)
+        except OSError as error:
+            raise StartError(f"cannot write the log file {settings.log_file}: {error.strerror}") from error
+    control = LogControl(log_file=settings.log_file)
+    style = LogStyle.JSON if settings.log_format == "json" else LogStyle.TEXT
+    configure_logging(style=style, control=control, stream=stream, verbose=settings.log_verbose > 0)
+    control.update(
+        {"log_info": settings.log_info, "log_warning": settings.log_warning, "log_error": settings.log_error}
+    )
+    return control
+
+
+@contextlib.contextmanager
+def _locked(state_dir: Path | None) -> Iterator[None]:
+    """Hold the state folder: two nodes in one folder would destroy each other's state."""
+    if state_dir is None:
+        yield
+        return
+    try:
+        state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor = os.open(state_dir / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise StartError(f"cannot use the state folder {state_dir}: {error.strerror}") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise StartError(f"another node runs in the state folder {state_dir}") from None
+    finally:
+        os.close(descriptor)
+
+
+def _admin_tls(settings: NodeSettings) -> ssl.SSLContext | None:
+    if settings.admin_tls_cert is None or settings.admin_tls_key is None:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(settings.admin_tls_cert, settings.admin_tls_key)
+    except (OSError, ssl.SSLError) as error:
+        raise StartError(f"cannot use the certificate {settings.admin_tls_cert}: {error}") from error
+    return context
+
+
+def _check_ports_free(settings: NodeSettings) -> None:
+    """Refuse a taken port before models are loaded, which may take minutes."""
+    for name, used, address, port in (
+        ("http", settings.allow_http, settings.http_address, settings.http_port),
+        ("grpc", settings.allow_grpc, settings.grpc_address, settings.grpc_port),
+        ("metrics", settings.allow_metrics, settings.effective_metrics_address, settings.metrics_port),
+        ("admin", settings.joined, settings.admin_address, settings.admin_port),
+    ):
+        if not used or not port:
+            continue
+        try:
+            family, kind, protocol, _, place = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0]
+            with socket.socket(family, kind, protocol) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(place)
+        except OSError as error:
+            raise StartError(_cannot_listen(name, address, port, error)) from error
+
+
+def _cannot_listen(name: str, address: str, port: int, error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return f"the {name} port {port} on {address} is taken by another process; choose one with --{name}-port"
+    return f"cannot listen on {address}:{port} for {name}: {error.strerror or error}"
