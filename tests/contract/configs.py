@@ -1,4 +1,4 @@
-"""Hypothesis strategies for messages of the contract."""
+"""Configs to test with: one as people write it, and a strategy for any."""
 
 from __future__ import annotations
 
@@ -17,6 +17,25 @@ _RANGES = {
     FieldDescriptor.CPPTYPE_UINT64: (0, 2**64 - 1),
 }
 _TEXT = st.text(st.characters(codec="utf-8"), max_size=8)
+
+FULL = """
+# what people write
+name: "resnet" backend: "onnxruntime"
+max_batch_size: 8
+input [ { name: "x", data_type: TYPE_FP32, format: FORMAT_NCHW, dims: [ 3, 224, 224 ] } ]
+output { name: "y" data_type: TYPE_FP32 dims: 1000 label_filename: "labels.txt" reshape { shape: [ 1000 ] } }
+dynamic_batching {
+  preferred_batch_size: [ 4, 8 ]
+  max_queue_delay_microseconds: 100
+  default_queue_policy { timeout_action: DELAY max_queue_size: 5 }
+  priority_queue_policy { key: 1 value { default_timeout_microseconds: 9007199254740993 } }
+}
+instance_group [ { count: 2 kind: KIND_CPU } ]
+parameters { key: "intra_op_thread_count" value { string_value: "0" } }
+version_policy: { specific: { versions: [ 1, 3 ] } }
+model_warmup { name: "w" batch_size: 1 inputs { key: "x" value { data_type: TYPE_FP32 dims: 3 zero_data: true } } }
+"""
+"""A config as people write it."""
 
 
 def scalars(field: FieldDescriptor) -> st.SearchStrategy[Any]:

@@ -21,6 +21,7 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _LITERALS = ("true", "false", "null")
+_OPENING, _CLOSING = ("", "{", "["), ("}", "]")
 
 
 def loads(text: str) -> Any:
@@ -73,7 +74,7 @@ def _to_strict(text: str) -> str:
     """Return ``text`` with each lenient token replaced by its strict form; lines and columns may move within a line."""
     parts: list[str] = []
     position = 0
-    pending_comma = ""
+    previous = comma = ""  # the token before; a comma that is not written yet, because a bracket may follow
     while position < len(text):
         match = _TOKEN.match(text, position)
         if match is None:
@@ -83,12 +84,15 @@ def _to_strict(text: str) -> str:
         if kind == "space":
             parts.append(token)
             continue
-        if pending_comma and token not in ("}", "]"):
-            parts.append(pending_comma)
-        pending_comma = "," if token == "," else ""  # noqa: S105
-        if not pending_comma:
+        if token not in _CLOSING or previous in _OPENING:
+            parts.append(comma)
+        comma = ""
+        if token == ",":  # noqa: S105
+            comma = ","
+        else:
             parts.append(_strict_token(token, kind))
-    return "".join([*parts, pending_comma])
+            previous = token
+    return "".join([*parts, comma])
 
 
 def _strict_token(token: str, kind: str | None) -> str:
