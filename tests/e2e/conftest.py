@@ -1,0 +1,30 @@
+"""One running Flotilla for the tests of a session; tests that break things start their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.running import RunningFlotilla, free_ports
+
+
+@pytest.fixture(scope="session")
+def flotilla(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningFlotilla]:
+    """A Flotilla that was just started for the first time."""
+    first = free_ports(5)
+    running = RunningFlotilla(tmp_path_factory.mktemp("flotilla") / "data", first, first + 1)
+    running.start()
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def own_flotilla(tmp_path: Path) -> Iterator[RunningFlotilla]:
+    """A Flotilla for one test, not started yet; whatever is left of it is ended."""
+    first = free_ports(5)
+    running = RunningFlotilla(tmp_path / "data", first, first + 1)
+    yield running
+    if running.process is not None and running.process.poll() is None:
+        running.stop()

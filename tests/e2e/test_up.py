@@ -1,0 +1,130 @@
+"""``flotilla up``: starting, stopping, starting twice, dying."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.running import RunningFlotilla, clean_environment, free_ports, is_alive, wait_until
+
+pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("up"), pytest.mark.timeout(600)]
+
+
+def _pids(running: RunningFlotilla) -> dict[str, int]:
+    return {name: pid for name, pid in running.run_info()["processes"].items() if pid}
+
+
+def _children_of(pid: int) -> list[int]:
+    done = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=False)
+    return [int(word) for word in done.stdout.split()]
+
+
+def test_life_of_one_installation(own_flotilla: RunningFlotilla) -> None:
+    """First login once; a second start points at the first; Ctrl-C ends all; kill -9 leaves no orphan; data stays."""
+    running = own_flotilla
+    running.start()
+    assert running.password
+    assert sum("First login" in line for line in running.output) == 1
+    assert running.get(f"{running.url}/readyz") == 200
+    assert running.get(f"http://127.0.0.1:{running.node_port}/v2/health/live") == 200
+
+    for secret in (running.data_dir / "secrets").iterdir():
+        assert stat.S_IMODE(secret.stat().st_mode) == 0o600, secret
+    assert not any(running.password in path.read_text() for path in (running.data_dir / "logs").iterdir())
+
+    second = subprocess.run(
+        [*running.command, "up", "--data-dir", str(running.data_dir)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=clean_environment(),
+        check=False,
+    )
+    assert second.returncode != 0
+    assert running.url in second.stderr
+
+    before = _pids(running)
+    assert {"postgres", "valkey", "web", "worker", "jobs", "beat", "observe", "node"} <= set(before)
+    assert running.stop() == 0
+    assert not [name for name, pid in before.items() if is_alive(pid)]
+
+    running.output.clear()
+    running.start()
+    assert not any("First login" in line for line in running.output), "the password is shown once"
+    everything = list(_pids(running).values())
+    everything += [child for pid in everything for child in _children_of(pid)]
+    running.kill()
+    wait_until(lambda: not [pid for pid in everything if is_alive(pid)], "children end with a killed supervisor", 30)
+
+    running.start()
+    assert running.get(f"{running.url}/readyz") == 200
+
+
+def test_occupied_port_is_named(own_flotilla: RunningFlotilla) -> None:
+    import socket
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", own_flotilla.port))
+        taken.listen()
+        done = subprocess.run(
+            [*own_flotilla.command, "up", "--port", str(own_flotilla.port), "--data-dir", str(own_flotilla.data_dir)],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env=clean_environment(),
+            check=False,
+        )
+    assert done.returncode != 0
+    assert f"Port {own_flotilla.port}" in done.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="changes user")
+def test_root_with_a_private_home(own_flotilla: RunningFlotilla, tmp_path: Path) -> None:
+    """PostgreSQL drops to another user that can reach its data, though the folder above is closed to it."""
+    private = tmp_path / "private"
+    private.mkdir(mode=0o700)
+    own_flotilla.data_dir = private / "data"
+    own_flotilla.start()
+    pid = own_flotilla.pid_of("postgres")
+    assert pid is not None
+    assert os.stat(f"/proc/{pid}").st_uid == pwd.getpwnam("nobody").pw_uid
+    assert stat.S_IMODE(private.stat().st_mode) == 0o700
+    postgres_folder = Path(f"/proc/{pid}/cwd").resolve()
+    own_flotilla.kill()
+    wait_until(lambda: not is_alive(pid), "the parent-death signal survives the change of user", 30)
+    if not postgres_folder.is_relative_to(private):
+        shutil.rmtree(postgres_folder.parent)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="changes user")
+def test_ordinary_user(tmp_path: Path) -> None:
+    """The same without root."""
+    account = pwd.getpwnam("nobody")
+    home = Path("/tmp") / f"flotilla-user-{os.getpid()}"
+    home.mkdir(mode=0o700)
+    os.chown(home, account.pw_uid, account.pw_gid)
+    first = free_ports(5)
+    script = (
+        "import os, sys; "
+        f"os.setgid({account.pw_gid}); os.setgroups([]); os.setuid({account.pw_uid}); "
+        f"os.environ['HOME'] = {str(home)!r}; os.chdir({str(home)!r}); "
+        "sys.argv[0] = 'flotilla'; from flotilla.cli import main; main()"
+    )
+    running = RunningFlotilla(home / "data", first, first + 1, command=[sys.executable, "-c", script])
+    try:
+        running.start()
+        pid = running.pid_of("postgres")
+        assert pid is not None
+        assert os.stat(f"/proc/{pid}").st_uid == account.pw_uid
+        assert running.get(f"{running.url}/readyz") == 200
+    finally:
+        if running.process is not None and running.process.poll() is None:
+            running.stop()
+        shutil.rmtree(home, ignore_errors=True)
