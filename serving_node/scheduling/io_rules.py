@@ -170,7 +170,7 @@ class IoRules:
             )
             raise request_error(ErrorCode.INVALID_ARG, request.id, sentence)
         dims = tensor.shape[1:] if self.max_batch_size > 0 else tensor.shape
-        if dims != rule.dims and not _fits(dims, rule.dims):
+        if (dims != rule.dims or rule.row_bytes is None) and not _fits(dims, rule.dims):
             raise request_error(ErrorCode.INVALID_ARG, request.id, self._shape_sentence(tensor, rule))
         if rule.item_bytes is None:
             _check_bytes_elements(tensor)

@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from serving_node.contract.errors import ErrorCode
+from serving_node.contract.model_config import parse_pbtxt
+from serving_node.core.errors import InferenceError
+from serving_node.core.request import InferenceRequest, RequestedOutput
+from serving_node.core.tensor import Tensor
+from serving_node.scheduling.io_rules import IoRules
+
+BATCHING = """
+name: "m" backend: "identity" max_batch_size: 8
+input { name: "A" data_type: TYPE_FP32 dims: 16 }
+input { name: "B" data_type: TYPE_INT32 dims: -1 }
+output { name: "Y" data_type: TYPE_FP32 dims: 16 }
+"""
+NOTE = (
+    " NOTE: Setting a non-zero max_batch_size in the model config requires a batch dimension to be prepended to each"
+    " input shape. If you want to specify the full shape including the batch dim in your input dims config, try"
+    " setting max_batch_size to zero. See the model configuration docs for more info on max_batch_size."
+)
+ID = "[request id: r] "
+
+
+def fp32(name: str, *shape: int, size: int | None = None) -> Tensor:
+    return Tensor(name, "FP32", shape, bytes(4 * int(np.prod(shape)) if size is None else size))
+
+
+def int32(name: str, *shape: int) -> Tensor:
+    return Tensor(name, "INT32", shape, bytes(4 * max(0, int(np.prod(shape)))))
+
+
+def request(*inputs: Tensor, outputs: tuple[str, ...] = ()) -> InferenceRequest:
+    wanted = [RequestedOutput(name) for name in outputs]
+    return InferenceRequest("m", "", list(inputs), lambda response: None, "r", outputs=wanted)
+
+
+def rules(text: str = BATCHING) -> IoRules:
+    return IoRules(parse_pbtxt(text))
+
+
+def test_good_request_gets_rows_and_config_order() -> None:
+    asked = request(int32("B", 3, 5), fp32("A", 3, 16))
+    rules().check(asked)
+    assert asked.batch_size == 3
+    assert [tensor.name for tensor in asked.inputs] == ["A", "B"]
+
+
+def test_only_equal_variable_shapes_share_a_batch() -> None:
+    asked = [request(fp32("A", rows, 16), int32("B", rows, length)) for rows, length in ((1, 5), (2, 5), (1, 6))]
+    for one in asked:
+        rules().check(one)
+    assert asked[0].batch_key == asked[1].batch_key != asked[2].batch_key
+
+
+@pytest.mark.parametrize(
+    ("inputs", "sentence"),
+    [
+        ((fp32("A", 9, 16), int32("B", 9, 1)), ID + "inference request batch-size must be <= 8 for 'm'"),
+        ((fp32("A", 16), int32("B", 16, 1)), ID + "inference request batch-size must be <= 8 for 'm'"),
+        ((fp32("A", 2, 16), int32("B", 1, 1)), ID + "input 'B' batch size does not match other inputs for 'm'"),
+        (
+            (fp32("A", -1, 16, size=0), int32("B", 1, 1)),
+            ID + "input 'A' batch size does not match other inputs for 'm'",
+        ),
+        ((fp32("A"), int32("B", 1, 1)), ID + "input 'A' has no shape but model requires batch dimension for 'm'"),
+        (
+            (int32("A", 1, 16), int32("B", 1, 1)),
+            ID + "inference input 'A' data-type is 'INT32', but model 'm' expects 'FP32'",
+        ),
+        (
+            (fp32("A", 1, 17), int32("B", 1, 1)),
+            ID + "unexpected shape for input 'A' for model 'm'. Expected [-1,16], got [1,17]." + NOTE,
+        ),
+        (
+            (fp32("A", 1, 16), int32("B", 1, -1)),
+            ID + "All input dimensions should be specified for input 'B' for model 'm', got [1,-1]",
+        ),
+        (
+            (fp32("A", 1, 16, size=60), int32("B", 1, 1)),
+            ID + "input byte size mismatch for input 'A' for model 'm'. Expected 64, got 60",
+        ),
+        (
+            (fp32("A", 1, 16),),
+            ID + "expected 2 inputs but got 1 inputs for model 'm'. Got input(s) ['A'], but missing required input(s)"
+            " ['B']. Please provide all required input(s).",
+        ),
+        (
+            (fp32("A", 1, 16), int32("B", 1, 1), int32("C", 1, 1)),
+            ID + "expected 2 inputs but got 3 inputs for model 'm'. Got input(s) ['A','B','C']."
+            " Please provide all required input(s).",
+        ),
+        ((fp32("A", 1, 16), int32("C", 1, 1)), "unexpected inference input 'C' for model 'm'"),
+        ((fp32("A", 1, 16), fp32("A", 1, 16)), "input 'A' already exists in request"),
+    ],
+)
+def test_bad_input_gets_triton_sentence(inputs: tuple[Tensor, ...], sentence: str) -> None:
+    with pytest.raises(InferenceError) as caught:
+        rules().check(request(*inputs))
+    assert caught.value.code is ErrorCode.INVALID_ARG
+    assert caught.value.message == sentence
+
+
+@pytest.mark.parametrize(
+    ("outputs", "sentence"),
+    [
+        (("Z",), "unexpected inference output 'Z' for model 'm'"),
+        (("Y", "Y"), "output 'Y' already exists in request"),
+    ],
+)
+def test_bad_output_gets_triton_sentence(outputs: tuple[str, ...], sentence: str) -> None:
+    with pytest.raises(InferenceError, match=sentence):
+        rules().check(request(fp32("A", 1, 16), int32("B", 1, 1), outputs=outputs))
+
+
+def test_model_without_batching_takes_the_shape_as_it_is() -> None:
+    plain = rules('name: "m" input { name: "A" data_type: TYPE_FP32 dims: [2, 3] }')
+    asked = request(fp32("A", 2, 3))
+    plain.check(asked)
+    assert asked.batch_size == 1
+    with pytest.raises(InferenceError, match=r"Expected \[2,3\], got \[1,2,3\]\.$"):
+        plain.check(request(fp32("A", 1, 2, 3)))
+
+
+def test_optional_inputs_may_be_missing_but_then_batch_apart() -> None:
+    optional = rules(
+        'name: "m" max_batch_size: 4 input { name: "A" data_type: TYPE_FP32 dims: 1 }'
+        ' input { name: "B" data_type: TYPE_INT32 dims: 1 optional: true }'
+        ' output { name: "Y" dims: 1 data_type: TYPE_FP32 }'
+    )
+    both, one = request(fp32("A", 1, 1), int32("B", 1, 1)), request(fp32("A", 1, 1))
+    optional.check(both)
+    optional.check(one)
+    assert both.batch_key != one.batch_key
+    with pytest.raises(InferenceError, match="expected number of inputs between 1 and 2 but got 0 inputs"):
+        optional.check(request())
+
+
+def test_reshape_translates_variable_dimensions() -> None:
+    reshaped = rules(
+        'name: "m" max_batch_size: 4'
+        ' input { name: "A" data_type: TYPE_FP32 dims: [-1, 2] reshape { shape: [2, -1] } }'
+        ' input { name: "S" data_type: TYPE_INT32 dims: 1 reshape { } }'
+        ' output { name: "Y" dims: 1 data_type: TYPE_FP32 reshape { } }'
+    )
+    asked = request(fp32("A", 3, 5, 2), int32("S", 3, 1))
+    reshaped.check(asked)
+    assert [tensor.shape for tensor in asked.inputs] == [(3, 2, 5), (3,)]
+    assert reshaped.outputs[0].to_client((3,), True) == (3, 1)
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        (b"\x01\x00\x00", "incomplete string length indicator for inference input 'S', expecting 4 bytes but only 3"),
+        (
+            b"\x05\x00\x00\x00abc",
+            "incomplete string data for inference input 'S', expecting string of length 5",
+        ),
+        (b"\x00\x00\x00\x00", "unexpected number of string elements 1 for inference input 'S', expecting 2"),
+        (bytes(12), "unexpected number of string elements 3 for inference input 'S', expecting 2"),
+    ],
+)
+def test_malformed_strings_are_refused(data: bytes, sentence: str) -> None:
+    strings = rules('name: "m" input { name: "S" data_type: TYPE_STRING dims: 2 }')
+    with pytest.raises(InferenceError, match=sentence):
+        strings.check(request(Tensor("S", "BYTES", (2,), data)))
