@@ -41,6 +41,8 @@ _DATATYPES = {
     "tensor(bfloat16)": "BF16",
     "tensor(string)": "BYTES",
 }
+# errors come back as exceptions; a client must not be able to fill the log with bad requests
+_ONLY_FATAL = 4
 _GRAPH_LEVELS = {-1: "ORT_ENABLE_BASIC", 0: "ORT_ENABLE_ALL", 1: "ORT_ENABLE_EXTENDED", 2: "ORT_DISABLE_ALL"}
 
 
@@ -207,7 +209,7 @@ class OnnxRuntimeBackend:
 
 def backend(options: Mapping[str, str]) -> OnnxRuntimeBackend:
     """Return the backend."""
-    ort.set_default_logger_severity(3)
+    ort.set_default_logger_severity(_ONLY_FATAL)
     return OnnxRuntimeBackend()
 
 
@@ -244,7 +246,7 @@ def _providers(device: Device, model: str) -> list[Any]:
 
 def _session_options(settings: SessionSettings) -> Any:
     options = ort.SessionOptions()
-    options.log_severity_level = 3
+    options.log_severity_level = _ONLY_FATAL
     options.intra_op_num_threads = settings.intra_op_threads
     options.inter_op_num_threads = settings.inter_op_threads
     options.execution_mode = (

@@ -6,6 +6,7 @@ import re
 
 _PREFIX = re.compile(r"^\[ONNXRuntimeError\] : (\d+) : (\w+) : ")
 _SOURCE = re.compile(r"^/\S+\.(?:h|cc|cpp|cu):\d+ .*?\)(?: const)? (?=[A-Z])")
+_FILE = re.compile(r"^Load model from .+? failed: ?")
 _OPSET = re.compile(r"Opset (\d+) is under development.*?support for domain (\S+) is till opset (\d+)", re.S)
 _IR = re.compile(r"Unsupported model IR version: (\d+), max supported IR version: (\d+)")
 
@@ -19,7 +20,7 @@ def load_sentence(text: str, filename: str, runtime_version: str) -> str:
     if found := _IR.search(text):
         version, newest = found.groups()
         return f"'{filename}' uses ONNX IR version {version}, {runtime} supports versions up to {newest}"
-    if "protobuf parsing failed" in text or "No graph was found" in text:
+    if "protobuf parsing failed" in text.lower() or "No graph was found" in text:
         return f"'{filename}' is not a complete ONNX model: {runtime} cannot parse it (truncated or another format)"
     return f"{runtime} cannot load '{filename}': {_clean(text)}"
 
@@ -32,6 +33,6 @@ def run_sentence(text: str) -> str:
 
 
 def _clean(text: str) -> str:
-    """Return the first line without ONNX Runtime's own prefix and C++ source location."""
-    line = _PREFIX.sub("", text).strip().split("\n", 1)[0]
+    """Return the first line without ONNX Runtime's own prefix, the node's path and the C++ source location."""
+    line = _FILE.sub("", _PREFIX.sub("", text).strip().split("\n", 1)[0])
     return _SOURCE.sub("", line).strip().rstrip(".") or "no reason given"

@@ -1,0 +1,264 @@
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto
+
+from serving_node.backends.loader import Backends
+from serving_node.contract.errors import ErrorCode
+from serving_node.contract.model_config import ModelConfig, parse_pbtxt
+from serving_node.core.errors import InferenceError
+from serving_node.core.request import InferenceRequest, InferenceResponse, RequestedOutput
+from serving_node.core.tensor import Tensor
+from serving_node.scheduling.model_loader import load_served_model
+from serving_node.scheduling.served_model import ServedModel
+from tests.serving_node import onnx_models
+
+DEADLINE = 20.0
+
+
+async def load(folder: Path, config: str | ModelConfig = 'backend: "onnxruntime"', name: str = "m") -> ServedModel:
+    parsed = parse_pbtxt(config) if isinstance(config, str) else config
+    return await load_served_model(name=name, version=1, version_dir=folder, config=parsed, backends=Backends())
+
+
+async def infer(model: ServedModel, *batches: list[Tensor], outputs: tuple[str, ...] = ()) -> list[InferenceResponse]:
+    """Send all requests in one turn of the loop and return their responses in order."""
+    responses: dict[str, InferenceResponse] = {}
+    done = asyncio.Event()
+
+    def answered(response: InferenceResponse) -> None:
+        responses[response.id] = response
+        if len(responses) == len(batches):
+            done.set()
+
+    for index, inputs in enumerate(batches):
+        request = InferenceRequest(model.name, "", inputs, answered, str(index))
+        request.outputs = [RequestedOutput(name) for name in outputs]
+        model.rules.check(request)
+        model.submit(request)
+    await asyncio.wait_for(done.wait(), DEADLINE)
+    return [responses[str(index)] for index in range(len(batches))]
+
+
+def arrays(response: InferenceResponse) -> dict[str, np.ndarray]:
+    assert response.error is None, response.error
+    return {tensor.name: tensor.as_numpy() for tensor in response.outputs}
+
+
+async def test_autocompleted_model_answers_bit_equal_to_a_direct_run(tmp_path: Path) -> None:
+    path = onnx_models.save_mlp(tmp_path / "1" / "model.onnx")
+    model = await load(path.parent)
+    assert model.config.max_batch_size == 4
+    assert model.config.HasField("dynamic_batching")
+    assert [tensor.shape for tensor in model.metadata.inputs] == [(-1, 16)]
+
+    data = np.random.default_rng(1).standard_normal((3, 16)).astype(np.float32)
+    (response,) = await infer(model, [Tensor.from_numpy("x", data, "FP32")])
+    expected = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"]).run(["y"], {"x": data})[0]
+    assert arrays(response)["y"].tobytes() == expected.tobytes()
+    await model.close()
+
+
+async def test_requests_are_batched_and_split_bit_equal(tmp_path: Path) -> None:
+    path = onnx_models.save_mlp(tmp_path / "1" / "model.onnx")
+    config = 'backend: "onnxruntime" max_batch_size: 16 dynamic_batching { } instance_group { count: 1 kind: KIND_CPU }'
+    model = await load(path.parent, config)
+    data = np.random.default_rng(1).standard_normal((12, 16)).astype(np.float32)
+    parts = [data[0:2], data[2:3], data[3:8], data[8:12]]
+    responses = await infer(model, *([Tensor.from_numpy("x", part, "FP32")] for part in parts))
+
+    expected = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"]).run(["y"], {"x": data})[0]
+    joined = np.concatenate([arrays(response)["y"] for response in responses])
+    assert joined.tobytes() == expected.tobytes()
+    assert (model.statistics.inference_count, model.statistics.execution_count) == (12, 1)
+    assert [len(arrays(response)["y"]) for response in responses] == [2, 1, 5, 4]
+    await model.close()
+
+
+async def test_only_requested_outputs_come_back(tmp_path: Path) -> None:
+    model = await load(onnx_models.save_add_sub(tmp_path / "1" / "model.onnx").parent)
+    ones = np.ones((1, 16), np.int32)
+    inputs = [Tensor.from_numpy(name, ones, "INT32") for name in ("INPUT1", "INPUT0")]
+    (response,) = await infer(model, inputs, outputs=("OUTPUT1",))
+    assert list(arrays(response)) == ["OUTPUT1"]
+    assert not arrays(response)["OUTPUT1"].any()
+    await model.close()
+
+
+@pytest.mark.parametrize(
+    ("element", "datatype"),
+    [
+        (TensorProto.BOOL, "BOOL"),
+        (TensorProto.UINT8, "UINT8"),
+        (TensorProto.INT16, "INT16"),
+        (TensorProto.INT64, "INT64"),
+        (TensorProto.FLOAT16, "FP16"),
+        (TensorProto.DOUBLE, "FP64"),
+    ],
+)
+async def test_every_element_type_comes_back_as_it_went(tmp_path: Path, element: int, datatype: str) -> None:
+    model = await load(onnx_models.save_identity(tmp_path / "1" / "model.onnx", element, ["N", 3]).parent)
+    raw = np.array([[1, 0, 1], [0, 1, 1]]).astype(np.dtype("?") if datatype == "BOOL" else model_dtype(datatype))
+    (response,) = await infer(model, [Tensor.from_numpy("x", raw, datatype)])
+    (output,) = response.outputs
+    assert (output.datatype, output.shape, bytes(output.data)) == (datatype, (2, 3), raw.tobytes())
+    await model.close()
+
+
+def model_dtype(datatype: str) -> np.dtype:
+    return np.dtype(datatype.replace("FP", "float").replace("UINT", "uint").replace("INT", "int"))
+
+
+async def test_strings_are_utf8_and_a_bad_one_fails_alone(tmp_path: Path) -> None:
+    folder = onnx_models.save_identity(tmp_path / "1" / "model.onnx", TensorProto.STRING, ["N", 2]).parent
+    model = await load(folder, 'backend: "onnxruntime" instance_group { count: 1 kind: KIND_CPU }')
+    words = [np.array([row], dtype=object) for row in ([b"caf\xc3\xa9", b"a\x00b"], [b"\xff", b""], [b"", b"z"])]
+    responses = await infer(model, *([Tensor.from_numpy("x", part, "BYTES")] for part in words))
+
+    assert arrays(responses[0])["y"].tolist() == words[0].tolist()
+    assert arrays(responses[2])["y"].tolist() == words[2].tolist()
+    assert responses[1].error is not None
+    assert responses[1].error.code is ErrorCode.INVALID_ARG
+    assert responses[1].error.message == "a string of input 'x' is not valid UTF-8"
+    await model.close()
+
+
+async def test_views_at_odd_addresses_are_taken(tmp_path: Path) -> None:
+    model = await load(onnx_models.save_identity(tmp_path / "1" / "model.onnx", TensorProto.FLOAT, ["N", 4]).parent)
+    data = np.arange(4, dtype=np.float32).tobytes()
+    (response,) = await infer(model, [Tensor("x", "FP32", (1, 4), memoryview(b"\x00" + data)[1:])])
+    assert bytes(response.outputs[0].data) == data
+    await model.close()
+
+
+async def test_fixed_shape_model_is_served_without_batching(tmp_path: Path) -> None:
+    model = await load(onnx_models.save_add_sub(tmp_path / "1" / "model.onnx", rows=2).parent)
+    assert model.max_batch_size == 0
+    twos = np.full((2, 16), 2, np.int32)
+    (response,) = await infer(model, [Tensor.from_numpy(name, twos, "INT32") for name in ("INPUT0", "INPUT1")])
+    assert arrays(response)["OUTPUT0"].tolist() == (twos + twos).tolist()
+    await model.close()
+
+
+async def test_engine_error_reaches_the_client_as_internal(tmp_path: Path) -> None:
+    model = await load(onnx_models.save_gather(tmp_path / "1" / "model.onnx").parent)
+    (response,) = await infer(model, [Tensor.from_numpy("i", np.array([[9]]), "INT64")])
+    assert response.error is not None
+    assert response.error.code is ErrorCode.INTERNAL
+    assert response.error.message.startswith("onnx runtime error 2: ")
+    (good,) = await infer(model, [Tensor.from_numpy("i", np.array([[3]]), "INT64")])
+    assert arrays(good)["y"].tolist() == [[3.0]]
+    await model.close()
+
+
+def changed(path: Path, **versions: int) -> bytes:
+    model = onnx.load(path)
+    if "opset" in versions:
+        model.opset_import[0].version = versions["opset"]
+    if "ir" in versions:
+        model.ir_version = versions["ir"]
+    return model.SerializeToString()
+
+
+@pytest.mark.parametrize(
+    ("damage", "sentence"),
+    [
+        (
+            lambda path: path.read_bytes()[:200],
+            r"^'model\.onnx' is not a complete ONNX model: .* \(truncated or another",
+        ),
+        (lambda path: b"%PDF-1.7 not a model", r"^'model\.onnx' is not a complete ONNX model"),
+        (lambda path: b"", r"^'model\.onnx' is empty$"),
+        (
+            lambda path: changed(path, opset=99),
+            r"^'model\.onnx' uses opset 99 of ai\.onnx, ONNX Runtime \S+ supports opsets up to \d+$",
+        ),
+        (
+            lambda path: changed(path, ir=99),
+            r"^'model\.onnx' uses ONNX IR version 99, ONNX Runtime \S+ supports versions up to \d+$",
+        ),
+    ],
+)
+async def test_bad_file_is_refused_with_one_sentence(tmp_path: Path, damage, sentence: str) -> None:
+    path = onnx_models.save_mlp(tmp_path / "1" / "model.onnx")
+    path.write_bytes(damage(path))
+    with pytest.raises(InferenceError, match=sentence) as caught:
+        await load(path.parent)
+    assert caught.value.code is ErrorCode.INVALID_ARG
+    assert "\n" not in caught.value.message
+
+
+async def test_missing_and_escaping_files_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "1").mkdir()
+    with pytest.raises(InferenceError, match=r"^unable to find 'model\.onnx' for model 'm'$"):
+        await load(tmp_path / "1")
+    onnx_models.save_mlp(tmp_path / "secret.onnx")
+    with pytest.raises(InferenceError, match="lies outside the version's folder"):
+        await load(tmp_path / "1", 'backend: "onnxruntime" default_model_filename: "../secret.onnx"')
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        'input { name: "x" data_type: TYPE_INT32 dims: 16 } output { name: "y" data_type: TYPE_FP32 dims: 10 }',
+        'input { name: "x" data_type: TYPE_FP32 dims: 17 } output { name: "y" data_type: TYPE_FP32 dims: 10 }',
+        'input { name: "z" data_type: TYPE_FP32 dims: 16 } output { name: "y" data_type: TYPE_FP32 dims: 10 }',
+        "dynamic_batching { preferred_batch_size: 99 }",
+    ],
+)
+async def test_config_that_contradicts_the_file_is_refused(tmp_path: Path, config: str) -> None:
+    path = onnx_models.save_mlp(tmp_path / "1" / "model.onnx")
+    with pytest.raises(InferenceError) as caught:
+        await load(path.parent, f'backend: "onnxruntime" max_batch_size: 4 {config}')
+    assert caught.value.code is ErrorCode.INVALID_ARG
+
+
+async def test_gpu_without_provider_is_refused(tmp_path: Path) -> None:
+    if "CUDAExecutionProvider" in onnxruntime.get_available_providers():
+        pytest.fail("this test belongs to machines with the CPU build of ONNX Runtime")
+    path = onnx_models.save_mlp(tmp_path / "1" / "model.onnx")
+    config = 'backend: "onnxruntime" instance_group { kind: KIND_GPU gpus: 0 }'
+    with pytest.raises(InferenceError, match="KIND_GPU, but the ONNX Runtime of this node has no CUDA provider"):
+        await load_served_model(
+            name="m",
+            version=1,
+            version_dir=path.parent,
+            config=parse_pbtxt(config),
+            backends=Backends(),
+            gpu_count=1,
+        )
+
+
+async def test_warmup_samples_run_and_a_bad_one_fails_the_load(tmp_path: Path) -> None:
+    path = onnx_models.save_gather(tmp_path / "1" / "model.onnx")
+    sample = 'model_warmup { name: "s" batch_size: 2 inputs { key: "i" value { data_type: TYPE_INT64 dims: 1 %s } } }'
+    (tmp_path / "warmup").mkdir()
+    (tmp_path / "warmup" / "index").write_bytes(np.array([2]).tobytes())
+    (tmp_path / "warmup" / "large").write_bytes(np.array([99]).tobytes())
+    head = 'backend: "onnxruntime" max_batch_size: 4 '
+    model = await load(path.parent, head + sample % 'input_data_file: "index"')
+    assert model.statistics.execution_count == 0, "warm-up is not counted"
+    await model.close()
+    with pytest.raises(InferenceError, match="failed to run warmup sample 's': onnx runtime error"):
+        await load(path.parent, head + sample % 'input_data_file: "large"')
+    with pytest.raises(InferenceError, match="escapes the model directory"):
+        await load(path.parent, head + sample % 'input_data_file: "../1/model.onnx"')
+
+
+@pytest.mark.parametrize("parameter", ["intra_op_thread_count", "execution_mode"])
+async def test_session_parameters_must_be_integers(tmp_path: Path, parameter: str) -> None:
+    path = onnx_models.save_mlp(tmp_path / "1" / "model.onnx")
+    config = f'backend: "onnxruntime" parameters {{ key: "{parameter}" value {{ string_value: "many" }} }}'
+    with pytest.raises(InferenceError, match=f"parameter '{parameter}' must be an integer, got 'many'"):
+        await load(path.parent, config)
+
+
+def test_unknown_backend_is_refused() -> None:
+    with pytest.raises(InferenceError, match="unable to find backend library for backend 'caffe'"):
+        Backends().get("caffe")
