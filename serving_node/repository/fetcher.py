@@ -17,7 +17,6 @@ import httpx2
 
 from serving_node.repository.blob_store import BlobError, BlobStore
 
-_CHUNK_BYTES = 1 << 18
 _MAX_REDIRECTS = 5
 _REDIRECTS = (301, 302, 303, 307, 308)
 # The control plane answers these when trying again later may help.
@@ -153,7 +152,8 @@ class BlobFetcher:
             if not resumed:
                 have = 0
             with part.open("ab" if resumed else "wb") as target:
-                for chunk in response.iter_raw(_CHUNK_BYTES):
+                # Pieces as they come: gathering them to a fixed size would lose the last ones when a connection breaks.
+                for chunk in response.iter_raw():
                     have += len(chunk)
                     if have > size:
                         part.unlink(missing_ok=True)
