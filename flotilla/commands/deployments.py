@@ -40,10 +40,6 @@ def deploy(
         show(plan := client.plan(model, fleet, routes), True, lambda: str(plan))
         return
     answer = client.deploy(model, fleet, routes, comment=comment)
-    if answer.get("approval"):
-        approval = answer["approval"]
-        show(answer, as_json, lambda: f"Waiting for approval {approval['id']} (plan {approval['plan_digest'][:12]}).")
-        return
     _finish(client, answer, wait, as_json, f"{model} version {version} serves on {fleet}.")
 
 
@@ -124,7 +120,7 @@ def review(client: Flotilla, approval: str, decision: str, plan_digest: str, com
 def nodes(client: Flotilla, as_json: bool) -> None:
     """List the serving nodes."""
     found = client.nodes()
-    rows = ([n["name"], n["state"], "reachable" if n["reachable"] else "unreachable"] for n in found)
+    rows = ([n["name"], n["state"], "reachable" if n["is_reachable"] else "unreachable"] for n in found)
     show(found, as_json, lambda: table(rows, ["NODE", "STATE", "LEASE"]))
 
 
@@ -146,13 +142,13 @@ def _routes(
 
 def _finish(client: Flotilla, answer: dict[str, Any], wait: bool, as_json: bool, sentence: str) -> None:
     if answer.get("approval"):
-        approval = answer["approval"]
-        show(answer, as_json, lambda: f"Waiting for approval {approval['id']} (plan {approval['plan_digest'][:12]}).")
+        show(answer, as_json, lambda: f"Approval {answer['approval']} is needed. Plan: {answer['plan_digest']}")
         return
-    if wait:
-        answer = client.wait(answer)
+    if wait and answer.get("operation"):
+        client.wait(answer)
     show(answer, as_json, lambda: sentence if wait else "Accepted.")
 
 
 def _shares(deployment: dict[str, Any]) -> str:
-    return " ".join(f"v{r['version']}={r['weight']}%" for r in deployment["routes"]) or "-"
+    routes = deployment["spec"].get("routes", [])
+    return " ".join(f"v{route['version']}={route['weight']}%" for route in routes) or "-"

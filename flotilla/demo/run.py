@@ -34,7 +34,7 @@ def run(url: str, environment: dict[str, str], seconds: float | None, say: Say) 
             served = _publish(author, approver, name, exported, say)
             targets.append(Target(served, {key: tensor.numpy() for key, tensor in exported.sample.items()}))
         _add_canary(author, Path(scratch), say)
-        node = next(node for node in author.nodes() if node["reachable"])
+        node = next(node for node in author.nodes() if node["is_reachable"])
         say(f"Sending requests to node {node['name']} at {node['endpoints']['http']}; Ctrl-C stops them.")
         say(f"Watch them at {url}/p/default/models/")
         for role in ("author", "approver"):
@@ -62,7 +62,7 @@ def _publish(author: Flotilla, approver: Flotilla, name: str, exported: Exported
     """Make sure that a version of the model serves; return the name it is served under."""
     fleet = "production" if name == _APPROVED else "development"
     try:
-        return str(author.deployment(name, fleet)["served_name"])
+        return str(author.deployment(name, fleet)["deployment"]["served_name"])
     except ApiError as error:
         if error.status != 404:
             raise
@@ -76,11 +76,9 @@ def _publish(author: Flotilla, approver: Flotilla, name: str, exported: Exported
     answer = author.deploy(name, fleet, [route], comment="From the demo")
     if approval := answer.get("approval"):
         say(f"{name}: {fleet} needs an approval; the second person gives it")
-        answer = approver.review(
-            approval["id"], "approve", plan_digest=approval["plan_digest"], comment="Looks right to me."
-        )
-    author.wait(answer)
-    return str(author.deployment(name, fleet)["served_name"])
+        approver.review(approval, "approve", plan_digest=answer["plan_digest"], comment="Looks right to me.")
+    author.wait_settled(name, fleet)
+    return str(author.deployment(name, fleet)["deployment"]["served_name"])
 
 
 def _exists(author: Flotilla, name: str) -> bool:
@@ -100,7 +98,8 @@ def _add_canary(author: Flotilla, scratch: Path, say: Say) -> None:
         {"version": live["version"], "config": live["config"], "role": "live", "weight": 90},
         {"version": version["number"], "config": live["config"], "role": "canary", "weight": 10},
     ]
-    author.wait(author.deploy(_CANARY, "development", routes, comment="Second version, carefully"))
+    author.deploy(_CANARY, "development", routes, comment="Second version, carefully")
+    author.wait_settled(_CANARY, "development")
 
 
 def _config(name: str) -> str:

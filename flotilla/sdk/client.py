@@ -32,7 +32,8 @@ class Flotilla:
 
     def __init__(self, url: str, token: str, project: str = "default") -> None:
         self._transport = Transport(url.rstrip("/"), token)
-        self._project = project
+        self._models = f"projects/{project}/models/"
+        self._deployments = f"projects/{project}/deployments/"
 
     def __enter__(self) -> Self:
         return self
@@ -52,21 +53,21 @@ class Flotilla:
 
     def models(self) -> list[Json]:
         """Return the models of the project, newest first."""
-        return list(self._pages(f"projects/{self._project}/models/"))
+        return list(self._pages(self._models))
 
     def ensure_model(self, model: str, description: str = "") -> Json:
         """Return the model, making it when it does not exist."""
         try:
-            return self._get(f"projects/{self._project}/models/{model}/")
+            return self._get(f"{self._models}{model}/")
         except ApiError as error:
             if error.status != 404:
                 raise
         body = {"slug": model, "description": description}
-        return self._post(f"projects/{self._project}/models/", body)
+        return self._post(self._models, body)
 
     def versions(self, model: str) -> list[Json]:
         """Return the versions of a model, newest first."""
-        return list(self._pages(f"projects/{self._project}/models/{model}/versions/"))
+        return list(self._pages(f"{self._models}{model}/versions/"))
 
     def push(
         self,
@@ -87,69 +88,82 @@ class Flotilla:
             OperationFailed: a check failed; the message says which and why.
         """
         self.ensure_model(model)
-        base = f"projects/{self._project}/models/{model}/versions/"
+        base = f"{self._models}{model}/versions/"
         version = self._post(base, {"source": source or {}, "metadata": metadata or {}})
         for path, file in files.items():
             upload_file(
                 self._transport, version_id=version["id"], path=path, file=file, progress=_named(progress, path)
             )
-        self.wait(self._post(f"{base}{version['id']}/submit/", {}), timeout_seconds)
+        self.wait(self._post(f"{base}{version['id']}/submit", {}), timeout_seconds)
         return self._get(f"{base}{version['id']}/")
 
     def push_config(self, model: str, text: str, *, kind: str = "pbtxt", comment: str = "") -> Json:
         """Store a serving config (``pbtxt`` or ``json``) as a revision; the latest one again when nothing changed."""
-        path = f"projects/{self._project}/models/{model}/configs/"
+        path = f"{self._models}{model}/configs/"
         return self._post(path, {"text": text, "format": kind, "comment": comment})
 
     def check_config(self, model: str, text: str, *, kind: str = "pbtxt") -> Json:
         """Return what is wrong with a config; stores nothing."""
-        path = f"projects/{self._project}/models/{model}/configs/validate/"
+        path = f"{self._models}{model}/configs/validate"
         return self._post(path, {"text": text, "format": kind})
 
     def deployments(self) -> list[Json]:
         """Return the deployments of the project."""
-        return list(self._pages(f"projects/{self._project}/deployments/"))
+        return list(self._pages(self._deployments))
 
     def deployment(self, model: str, fleet: str) -> Json:
-        """Return one deployment.
+        """Return a deployment with its routes and what each node says: ``deployment``, ``routes``, ``nodes``...
 
         Raises:
             ApiError: 404 when the model is not deployed on the fleet.
         """
-        for found in self.deployments():
-            if found["model"] == model and found["fleet"] == fleet:
-                return self._get(f"projects/{self._project}/deployments/{found['id']}/")
-        raise ApiError(404, "not_found", f"{model} is not deployed on {fleet}.")
+        return self._get(f"{self._deployments}{self._deployment_id(model, fleet)}/")
 
     def plan(self, model: str, fleet: str, routes: list[Json]) -> Json:
         """Return what a deployment would change; does nothing."""
         body = {"model": model, "fleet": fleet, "spec": {"routes": routes}}
-        return self._post(f"projects/{self._project}/deployments/plan/", body)
+        return self._post(f"{self._deployments}plan", body)
 
     def deploy(self, model: str, fleet: str, routes: list[Json], *, comment: str = "") -> Json:
-        """Ask for routes on a fleet. The answer holds an ``operation``, or an ``approval`` that somebody must give."""
+        """Ask for routes on a fleet.
+
+        The answer holds the id of an ``operation`` to wait for, or of an ``approval`` that somebody must give.
+        """
         body = {"model": model, "fleet": fleet, "spec": {"routes": routes}, "comment": comment}
-        return self._post(f"projects/{self._project}/deployments/", body)
+        return self._post(self._deployments, body)
 
     def traffic(self, model: str, fleet: str, weights: Mapping[int, int]) -> Json:
         """Set the share of each version, in percent."""
-        found = self.deployment(model, fleet)
         body = {"weights": {str(version): weight for version, weight in weights.items()}}
-        return self._post(f"projects/{self._project}/deployments/{found['id']}/routes/", body)
+        return self._post(f"{self._deployments}{self._deployment_id(model, fleet)}/routes", body)
 
     def rollback(self, model: str, fleet: str) -> Json:
         """Go back to what was applied before."""
-        found = self.deployment(model, fleet)
-        return self._post(f"projects/{self._project}/deployments/{found['id']}/rollback/", {})
+        return self._post(f"{self._deployments}{self._deployment_id(model, fleet)}/rollback", {})
 
     def infer(self, model: str, fleet: str, request: Json, *, version: int | None = None) -> Json:
         """Try a deployment with a v2 JSON request; a worker sends it. Returns the v2 response with its timing."""
-        found = self.deployment(model, fleet)
-        body: Json = {"request": request}
-        if version is not None:
-            body["version"] = version
-        operation = self._post(f"projects/{self._project}/deployments/{found['id']}/infer/", body)
+        body = {**request, "version": version}
+        operation = self._post(f"{self._deployments}{self._deployment_id(model, fleet)}/infer", body)
         return dict(self.wait(operation, 60)["result"])
+
+    def wait_settled(self, model: str, fleet: str, timeout_seconds: float = 300) -> Json:
+        """Wait until no rollout of the deployment is active and return its status.
+
+        Raises:
+            OperationFailed: the last rollout failed or was rolled back, or the timeout has passed.
+        """
+        deadline = time.monotonic() + timeout_seconds
+        while True:
+            status = self.deployment(model, fleet)
+            last = status["last_rollout"]
+            if status["rollout"] is None and last is not None:
+                if last["phase"] == "succeeded":
+                    return status
+                raise OperationFailed({"state": last["phase"], "message": last["phase_reason"]})
+            if time.monotonic() > deadline:
+                raise OperationFailed({"state": "running", "message": f"Not settled after {timeout_seconds:.0f} s."})
+            time.sleep(0.5)
 
     def approvals(self, state: str = "open") -> list[Json]:
         """Return approval requests that the caller may see."""
@@ -164,13 +178,17 @@ class Flotilla:
         """Return the serving nodes."""
         return list(self._pages("nodes/"))
 
+    def approval(self, approval_id: str) -> Json:
+        """Return an approval request with its plan and reviews."""
+        return self._get(f"approvals/{approval_id}/")
+
     def wait(self, operation: Json, timeout_seconds: float = 300) -> Json:
         """Poll an operation (or an answer that holds one) until it has ended and return its document.
 
         Raises:
             OperationFailed: it failed, was cancelled, or is still running after the timeout.
         """
-        operation_id = operation["operation"]["id"] if isinstance(operation.get("operation"), dict) else operation["id"]
+        operation_id = operation.get("operation") or operation["id"]
         deadline = time.monotonic() + timeout_seconds
         pause = 0.1
         while True:
@@ -183,6 +201,13 @@ class Flotilla:
                 raise OperationFailed({**found, "message": f"Not finished after {timeout_seconds:.0f} s."})
             time.sleep(pause)
             pause = min(pause * 1.5, 2.0)
+
+    def _deployment_id(self, model: str, fleet: str) -> str:
+        found = self._transport.send("GET", self._deployments, params={"model__slug": model, "fleet__slug": fleet})
+        rows = found.json()["results"]
+        if not rows:
+            raise ApiError(404, "not_found", f"{model} is not deployed on {fleet}.")
+        return str(rows[0]["id"])
 
     def _get(self, path: str) -> Json:
         return dict(self._transport.send("GET", path).json())
