@@ -29,6 +29,14 @@ class Exposition:
     body: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Which unit of a model answers: the unit itself, else the version, else (both empty) the model's routes."""
+
+    unit: str = ""
+    version: str = ""
+
+
 class NodeClient(Protocol):
     """Control of one node. Every method raises NodeClientError and has its own deadline."""
 
@@ -38,8 +46,10 @@ class NodeClient(Protocol):
     async def observed(self, *, after: int, timeout_seconds: float) -> Observed:
         """Return what the node sees, as soon as its sequence is above ``after`` or after ``timeout_seconds``."""
 
-    async def infer(self, model: str, body: dict[str, Any], *, unit: str, timeout_seconds: float) -> dict[str, Any]:
-        """Run one v2 JSON request on one unit (empty: by the model's routes); return the v2 JSON response."""
+    async def infer(
+        self, model: str, body: dict[str, Any], *, target: Target, timeout_seconds: float
+    ) -> dict[str, Any]:
+        """Run one v2 JSON request and return the v2 JSON response."""
 
     async def logs(self, *, tail: int) -> list[str]:
         """Return the newest ``tail`` lines of the node's log, oldest first."""

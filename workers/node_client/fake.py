@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from serving_node.contract.control import Desired, Observed, ObservedUnit, Reason
 from serving_node.contract.states import UnitState
-from workers.node_client.client import Exposition, NodeAddress
+from workers.node_client.client import Exposition, NodeAddress, Target
 from workers.node_client.errors import NodeClientError, NodeErrorCode
 
 _PATH = [UnitState.FETCHING, UnitState.LOADING, UnitState.WARMING, UnitState.READY]
@@ -33,7 +33,7 @@ class FakeNode:
     lose_answers: int = 0
     sequence: int = 0
     pushes: list[Desired] = field(default_factory=list)
-    inferences: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
+    inferences: list[tuple[str, Target, dict[str, Any]]] = field(default_factory=list)
     answers: deque[dict[str, Any] | NodeClientError] = field(default_factory=deque)
     exposition: Exposition = field(default_factory=lambda: Exposition("text/plain", b""))
     log: list[str] = field(default_factory=list)
@@ -128,9 +128,11 @@ class FakeNodeClient:
                 break
         return self._answer()
 
-    async def infer(self, model: str, body: dict[str, Any], *, unit: str, timeout_seconds: float) -> dict[str, Any]:
+    async def infer(
+        self, model: str, body: dict[str, Any], *, target: Target, timeout_seconds: float
+    ) -> dict[str, Any]:
         self._arrive()
-        self._node.inferences.append((model, unit, body))
+        self._node.inferences.append((model, target, body))
         answer = self._node.answers.popleft()
         if isinstance(answer, NodeClientError):
             raise answer

@@ -12,7 +12,7 @@ import httpx2
 
 from serving_node.contract.control import Desired, Observed
 from serving_node.contract.errors import ContractError
-from workers.node_client.client import Exposition, NodeAddress
+from workers.node_client.client import Exposition, NodeAddress, Target
 from workers.node_client.errors import NodeClientError, NodeErrorCode
 
 CONNECT_SECONDS = 3.0
@@ -56,10 +56,13 @@ class FlotillaNodeClient:
         answer = await self._admin("GET", "/v1/observed", query=query, wait=timeout_seconds)
         return self._read_observed(answer)
 
-    async def infer(self, model: str, body: dict[str, Any], *, unit: str, timeout_seconds: float) -> dict[str, Any]:
+    async def infer(
+        self, model: str, body: dict[str, Any], *, target: Target, timeout_seconds: float
+    ) -> dict[str, Any]:
         path = "/v1/infer/" + urllib.parse.quote(model, safe="")
-        query = {"unit": unit} if unit else {}
-        answer = await self._admin("POST", path, body=body, query=query, wait=timeout_seconds - ANSWER_SECONDS)
+        query = {"timeout": f"{timeout_seconds:g}", "unit": target.unit, "version": target.version}
+        query = {name: value for name, value in query.items() if value}
+        answer = await self._admin("POST", path, body=body, query=query, wait=timeout_seconds)
         return self._read_object(answer)
 
     async def logs(self, *, tail: int) -> list[str]:

@@ -38,8 +38,8 @@ Key = tuple[str, str]  # model, version
 class Totals:
     """What one (model, version) did: since the node began to count, or between two scrapes.
 
-    ``counters`` by column of Sample (requests, failures, inferences, executions, queue_ns, compute_ns), ``histograms`` of
-    seconds by request, queue and compute; ``pending`` is a gauge.
+    ``counters`` by column of Sample (requests, failures, inferences, executions, queue_ns, compute_ns), ``histograms``
+    of seconds by request, queue and compute; ``pending`` is a gauge.
     """
 
     counters: Mapping[str, int] = field(default_factory=dict)

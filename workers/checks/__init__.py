@@ -1,0 +1,1 @@
+"""What is verified about a version before it gets its number."""

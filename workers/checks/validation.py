@@ -1,0 +1,277 @@
+"""The checks of a submitted version, in order. Each leaves a row; the last one gives the version its number.
+
+May run again from the start at any time: stored uploads stay stored, verdicts are overwritten with the same ones.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.utils.translation import gettext as _
+
+from registry.domain.paths import clash, path_problem
+from registry.errors import ValidationFailed
+from registry.models import ModelVersion, Operation, Upload, UploadState, VersionFile, VersionState
+from registry.selectors.configs import config_latest
+from registry.services.uploads import upload_store
+from registry.services.versions import version_accept, version_reject
+from registry.storage import artifact_store
+from serving_node.contract.control import FileRef
+from serving_node.contract.digests import manifest_digest
+from serving_node.contract.errors import ContractError
+from serving_node.contract.model_config import check_signature, normalise, parse_json
+from serving_node.contract.signature import ModelSignature
+from workers.checks.formats import describe_content
+from workers.checks.onnx_file import NotOnnx, OnnxSummary, UnreadableModel, read_onnx
+from workers.checks.onnx_limits import RUNTIME, domain_name, limit_problems, operator_warnings
+from workers.checks.onnx_signature import signature_of
+from workers.checks.verdicts import VersionRejected, check
+from workers.locks.leases import Lease
+
+MODEL_FILE = "model.onnx"
+FORMAT = "onnx"
+
+
+def validate_version(operation: Operation, lease: Lease) -> Mapping[str, Any]:
+    """Check the version ``operation.subject_id`` and accept or reject it; return ``{"version", "number"}``.
+
+    Raises:
+        VersionRejected: it was rejected, now or in an earlier attempt.
+        StorageFailed: the store did not take or give the bytes; trying again may help.
+    """
+    version = ModelVersion.objects.select_related("model").get(pk=operation.subject_id)
+    if version.state == VersionState.READY:
+        return {"version": str(version.pk), "number": version.number}
+    if version.state != VersionState.VALIDATING:
+        raise VersionRejected(version.state_reason or _("The version is %(state)s.") % {"state": version.state})
+    try:
+        number = _run_checks(version, lease)
+    except VersionRejected as error:
+        lease.check()
+        version_reject(version=version, reason=str(error), errors=error.errors)
+        raise
+    lease.report(100, _("Version %(number)d is ready") % {"number": number})
+    return {"version": str(version.pk), "number": number}
+
+
+def abandon_validation(operation: Operation, reason: str) -> None:
+    """Reject a version whose checks will not be tried again, so that nothing half-made stays."""
+    version = ModelVersion.objects.filter(pk=operation.subject_id, state=VersionState.VALIDATING).first()
+    if version is not None:
+        text = _("The checks could not be finished: %(reason)s") % {"reason": reason}
+        version_reject(version=version, reason=text)
+
+
+def _run_checks(version: ModelVersion, lease: Lease) -> int:
+    warnings: list[str] = []
+    lease.report(5, _("Storing files"))
+    files = _check_files(version, lease)
+    with _local_copies(version, files, lease) as folder:
+        lease.report(50, _("Reading the model"))
+        summary = _check_format(version, files, folder, warnings)
+        lease.report(70, _("Comparing with the runtime"))
+        _check_runtime(version, summary, warnings)
+        signature = _check_signature(version, summary)
+    lease.report(85, _("Comparing with the newest config"))
+    _check_config(version, signature, warnings)
+    lease.check()
+    return version_accept(
+        version=version,
+        signature=signature,
+        format=FORMAT,
+        manifest_digest=_manifest(files),
+        size=sum(file.blob.size for file in files),
+        warnings=warnings,
+    )
+
+
+def _check_files(version: ModelVersion, lease: Lease) -> list[VersionFile]:
+    with check(version, "files") as finding:
+        pending = Upload.objects.filter(version=version, state=UploadState.RECEIVED).order_by("created_at")
+        for upload in pending:
+            lease.report(10, _("Storing %(path)s") % {"path": upload.path})
+            try:
+                upload_store(upload_id=upload.pk)
+            except ValidationFailed as error:
+                raise VersionRejected(error.message, errors=error.errors) from error
+        files = list(VersionFile.objects.filter(version=version).select_related("blob").order_by("path"))
+        finding.evidence["files"] = [
+            {"path": file.path, "size": file.blob.size, "sha256": file.blob.sha256} for file in files
+        ]
+        _require_good_names([file.path for file in files])
+        finding.summary = _("%(count)d files, %(size)d bytes.") % {
+            "count": len(files),
+            "size": sum(file.blob.size for file in files),
+        }
+    return files
+
+
+def _require_good_names(paths: list[str]) -> None:
+    if not paths:
+        raise VersionRejected(_("The version has no files."))
+    errors = [{"field": path, "message": problem} for path in paths if (problem := path_problem(path))]
+    if errors:
+        raise VersionRejected(errors[0]["message"], errors=errors)
+    problem = clash(paths)
+    if problem:
+        raise VersionRejected(problem)
+
+
+@contextmanager
+def _local_copies(version: ModelVersion, files: list[VersionFile], lease: Lease) -> Iterator[Path]:
+    """Give a folder with the files that may be models; weights beside them are not copied.
+
+    The folder is named after the version, so that what a killed attempt left is found and removed by the next.
+    """
+    folder = Path(settings.STAGING_DIR) / f"check-{version.pk}"
+    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        folder.mkdir(parents=True)
+        for index, file in enumerate(_candidates(files)):
+            lease.check()
+            artifact_store().copy_to(file.blob.sha256, folder / str(index))
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _candidates(files: list[VersionFile]) -> list[VersionFile]:
+    """Return the files that could be the model: those with its name or suffix at the top, else all at the top."""
+    top = [file for file in files if "/" not in file.path]
+    named = [file for file in top if file.path == MODEL_FILE]
+    suffixed = [file for file in top if file.path.lower().endswith(".onnx")]
+    return (named or suffixed or top)[:20]
+
+
+def _check_format(version: ModelVersion, files: list[VersionFile], folder: Path, warnings: list[str]) -> OnnxSummary:
+    with check(version, "format") as finding:
+        file, summary = _find_model(files, folder)
+        finding.evidence.update(
+            format=FORMAT,
+            file=file.path,
+            producer=summary.producer,
+            nodes=summary.node_count,
+            external_files=sorted({item.location for item in summary.external}),
+        )
+        _require_external_files(summary, files)
+        if file.path != MODEL_FILE:
+            finding.warnings.append(
+                _("%(path)s is served as %(name)s, the name that nodes look for.")
+                % {"path": file.path, "name": MODEL_FILE}
+            )
+            file.path = MODEL_FILE
+            file.save(update_fields=["path"])
+            files.sort(key=lambda one: one.path)
+        finding.summary = _("ONNX with %(count)d operators.") % {"count": summary.node_count}
+        warnings.extend(finding.warnings)
+    return summary
+
+
+def _find_model(files: list[VersionFile], folder: Path) -> tuple[VersionFile, OnnxSummary]:
+    found: list[tuple[VersionFile, OnnxSummary]] = []
+    candidates = _candidates(files)
+    for index, file in enumerate(candidates):
+        path = folder / str(index)
+        try:
+            found.append((file, read_onnx(path, file.path)))
+        except NotOnnx as error:
+            if len(candidates) == 1 or file.path.lower().endswith(".onnx"):
+                raise VersionRejected(_with_description(file.path, str(error), path)) from error
+        except UnreadableModel as error:
+            raise VersionRejected(str(error)) from error
+    if not found:
+        raise VersionRejected(_("None of the files is an ONNX model. Other formats come later."))
+    if len(found) > 1:
+        names = ", ".join(file.path for file, _summary in found[:5])
+        raise VersionRejected(
+            _("There are several ONNX files (%(names)s); name the one to serve %(name)s.")
+            % {"names": names, "name": MODEL_FILE}
+        )
+    return found[0]
+
+
+def _with_description(name: str, message: str, path: Path) -> str:
+    description = describe_content(path)
+    if not description:
+        return message
+    return _("%(name)s is not an ONNX file: it is %(description)s.") % {"name": name, "description": description}
+
+
+def _require_external_files(summary: OnnxSummary, files: list[VersionFile]) -> None:
+    sizes = {file.path: file.blob.size for file in files}
+    for item in sorted(summary.external, key=lambda one: one.location):
+        problem = path_problem(item.location)
+        if problem:
+            raise VersionRejected(
+                _("The model keeps weights in '%(path)s', which is not allowed: %(problem)s")
+                % {"path": item.location, "problem": problem}
+            )
+        if item.location not in sizes:
+            raise VersionRejected(
+                _("The model keeps weights in '%(path)s', but that file was not uploaded.") % {"path": item.location}
+            )
+        if item.end < 0 or item.end > sizes[item.location]:
+            raise VersionRejected(
+                _("'%(path)s' has %(size)d bytes, but the model needs %(end)d of them; upload it again.")
+                % {"path": item.location, "size": sizes[item.location], "end": item.end}
+            )
+
+
+def _check_runtime(version: ModelVersion, summary: OnnxSummary, warnings: list[str]) -> None:
+    with check(version, "runtime") as finding:
+        finding.evidence.update(
+            runtime=RUNTIME,
+            ir_version=summary.ir_version,
+            opsets={domain_name(domain): number for domain, number in sorted(summary.opsets.items())},
+        )
+        problems = list(limit_problems(summary))
+        if problems:
+            raise VersionRejected(problems[0], errors=[{"field": "model", "message": text} for text in problems])
+        finding.warnings.extend(operator_warnings(summary))
+        finding.summary = _("%(runtime)s can load it.") % {"runtime": RUNTIME}
+        warnings.extend(finding.warnings)
+
+
+def _check_signature(version: ModelVersion, summary: OnnxSummary) -> ModelSignature:
+    with check(version, "signature") as finding:
+        try:
+            signature = signature_of(summary)
+        except UnreadableModel as error:
+            raise VersionRejected(str(error)) from error
+        finding.evidence.update(signature.to_json())
+        finding.summary = _("%(inputs)d inputs, %(outputs)d outputs.") % {
+            "inputs": len(signature.inputs),
+            "outputs": len(signature.outputs),
+        }
+    return signature
+
+
+def _check_config(version: ModelVersion, signature: ModelSignature, warnings: list[str]) -> None:
+    """Warn when the newest config does not fit: it may be edited later, so this alone rejects nothing."""
+    with check(version, "config") as finding:
+        config = config_latest(version.model)
+        if config is None:
+            finding.summary = _("The model has no config yet; one is made from the signature.")
+            return
+        finding.evidence.update(config=config.number, digest=config.digest)
+        try:
+            errors = check_signature(normalise(parse_json(config.body)), signature)
+        except ContractError as error:
+            errors = [error]
+        finding.evidence["errors"] = [{"field": error.field, "message": error.message} for error in errors]
+        if errors:
+            finding.warnings.append(
+                _("Config %(number)d does not fit this version: %(problem)s")
+                % {"number": config.number, "problem": errors[0].message}
+            )
+        finding.summary = _("Config %(number)d fits.") % {"number": config.number}
+        warnings.extend(finding.warnings)
+
+
+def _manifest(files: list[VersionFile]) -> str:
+    return manifest_digest(FileRef(path=file.path, sha256=file.blob.sha256, size=file.blob.size) for file in files)
