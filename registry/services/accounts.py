@@ -232,7 +232,8 @@ def first_start(admin_username: str = "admin") -> str | None:
     """Fill an empty database once and return the administrator's new random password; None when it was done before.
 
     Makes the administrator, project ``default``, environments ``development`` (no approval) and ``production``
-    (one approval), and a fleet of the same name in each, selecting nodes by the label ``environment``.
+    (one approval), and a fleet of the same name in each. A fleet selects nodes by the label of its own name
+    (``development=yes``), so that one node of a small installation can be in both.
     """
     actor = Actor.system("first start")
     with transaction.atomic():
@@ -251,7 +252,7 @@ def first_start(admin_username: str = "admin") -> str | None:
                 defaults={"name": name, "position": position, "requires_approval": protected},
             )
             Fleet.objects.get_or_create(
-                slug=slug, defaults={"name": name, "environment": environment, "selector": {"environment": slug}}
+                slug=slug, defaults={"name": name, "environment": environment, "selector": {slug: "yes"}}
             )
     return password
 
