@@ -1,0 +1,79 @@
+"""GET /api/v1/operations/{id}/events: one operation as server-sent events until it ends, for command lines and CI."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from rest_framework.utils.encoders import JSONEncoder
+
+from console.api.v1.serializers.operations import OperationSerializer
+from console.live.asgi import Authenticate, EventStream, refuse
+from console.live.hub import Hub
+from console.middleware.database import in_database_thread
+from registry.errors import NotFound, RegistryError
+from registry.models import OperationState
+from registry.selectors.operations import operation_get
+
+ENDED = {OperationState.SUCCEEDED.value, OperationState.FAILED.value, OperationState.CANCELLED.value}
+
+
+class OperationEventsApp:
+    """Sends ``event: operation`` with the JSON of the operation at once and at every change."""
+
+    def __init__(self, hub: Hub, authenticate: Authenticate) -> None:
+        self._hub = hub
+        self._authenticate = authenticate
+
+    async def __call__(self, scope: Mapping[str, Any], receive: Any, send: Any, operation_id: uuid.UUID) -> None:
+        """Serve one request."""
+        if scope["method"] != "GET":
+            return await refuse(send, 405, "Events are read with GET.")
+
+        def look() -> bytes | None:
+            actor = self._authenticate(scope)
+            if actor is None:
+                return None
+            document = OperationSerializer(operation_get(actor, operation_id)).data
+            return json.dumps(document, cls=JSONEncoder).encode()
+
+        subscription = self._hub.subscribe({f"operation:{operation_id}": ""}, wants_fragments=False)
+        try:
+            first = await in_database_thread(look)
+        except (NotFound, RegistryError):
+            self._hub.unsubscribe(subscription)
+            return await refuse(send, 404, "There is no such operation.")
+        if first is None:
+            self._hub.unsubscribe(subscription)
+            return await refuse(send, 401, "Sign in, or send a token.")
+        subscription.send(b"first")
+        await EventStream(self._hub, subscription, receive, send).run(
+            _still_allowed(look, subscription.topics), _transform(look, subscription.close)
+        )
+
+
+def _still_allowed(look: Callable[[], bytes | None], topics: dict[str, str]) -> Callable[[], Any]:
+    async def recheck() -> dict[str, str] | None:
+        return topics if await in_database_thread(look) is not None else None
+
+    return recheck
+
+
+def _transform(look: Callable[[], bytes | None], close: Callable[[], None]) -> Callable[[bytes], Any]:
+    last = b""
+
+    async def transform(_block: bytes) -> bytes | None:
+        nonlocal last
+        document = await in_database_thread(look)
+        if document is None:
+            return None
+        if json.loads(document)["state"] in ENDED:
+            close()
+        if document == last:
+            return b""
+        last = document
+        return b"event: operation\ndata: " + document + b"\n\n"
+
+    return transform

@@ -1,0 +1,96 @@
+"""The caller, accounts and tokens."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.http import Http404
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from console.api.v1.serializers.accounts import (
+    MeSerializer,
+    TokenCreated,
+    TokenSerializer,
+    TokenWrite,
+    UserSerializer,
+    UserWrite,
+)
+from console.api.views import ApiView
+from registry.models import ApiToken, User
+from registry.selectors import accounts as selectors
+from registry.selectors.permissions import role_in
+from registry.services import accounts as services
+
+
+class MeView(ApiView):
+    """Who calls."""
+
+    @extend_schema(summary="Who am I", responses=MeSerializer)
+    def get(self, request: Request) -> Response:
+        token = request.auth if isinstance(request.auth, ApiToken) else None
+        document = {
+            "username": request.user.get_username(),
+            "site_role": getattr(request.user, "site_role", ""),
+            "is_service": getattr(request.user, "is_service", False),
+            "token": token.public_id if token else None,
+            "scopes": token.scopes if token else ["read", "write", "admin"],
+            "roles": {project.slug: role_in(self.actor, project) for project in selectors.projects_of(self.actor)},
+        }
+        return Response(document)
+
+
+class UserList(ApiView):
+    """Accounts that the caller may know."""
+
+    write_scope = "admin"
+    keeps_answers = False
+
+    @extend_schema(summary="List accounts", responses=UserSerializer(many=True))
+    def get(self, request: Request) -> Response:
+        rows = selectors.users_visible_to(self.actor)
+        return self.page(rows, UserSerializer, filters=("username",), ordering=("-date_joined", "-id"))
+
+    @extend_schema(summary="Create an account", request=UserWrite, responses={201: UserSerializer})
+    def post(self, request: Request) -> Response:
+        user = services.user_create(**self.read(UserWrite), actor=self.actor)
+        return Response(UserSerializer(user).data, status=201)
+
+
+class TokenList(ApiView):
+    """Bearer tokens of the caller."""
+
+    write_scope = "admin"
+    keeps_answers = False
+
+    @extend_schema(summary="List tokens", responses=TokenSerializer(many=True))
+    def get(self, request: Request) -> Response:
+        rows = selectors.tokens_visible_to(self.actor).select_related("owner", "project")
+        return self.page(rows, TokenSerializer)
+
+    @extend_schema(summary="Create a token", request=TokenWrite, responses={201: TokenCreated})
+    def post(self, request: Request) -> Response:
+        given = self.read(TokenWrite)
+        owner_name = given.pop("owner") or self.actor.name
+        owner = User.objects.filter(username=owner_name).first()
+        if owner is None:
+            raise Http404
+        if given["project"]:
+            given["project"] = selectors.project_get(self.actor, given["project"])
+        row, token = services.token_create(owner=owner, **given, actor=self.actor)
+        return Response({**TokenSerializer(row).data, "token": token}, status=201)
+
+
+class TokenItem(ApiView):
+    """One token."""
+
+    write_scope = "admin"
+
+    @extend_schema(summary="Revoke a token", responses={204: None})
+    def delete(self, request: Request, token: uuid.UUID) -> Response:
+        row = selectors.tokens_visible_to(self.actor).filter(pk=token).first()
+        if row is None:
+            raise Http404
+        services.token_revoke(token=row, actor=self.actor)
+        return Response(status=204)

@@ -1,0 +1,88 @@
+"""Approval of plans."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from console.api.v1.serializers.deployments import (
+    ApprovalDetailSerializer,
+    ApprovalSerializer,
+    ReviewSerializer,
+    ReviewWrite,
+)
+from console.api.views import ApiView
+from registry.models import ApprovalRequest
+from registry.selectors import approvals as selectors
+from registry.selectors.permissions import Denied
+from registry.services import approvals as services
+
+
+class ApprovalList(ApiView):
+    """Requests of the caller's projects; ``?inbox=1`` only those that wait for somebody like the caller."""
+
+    @extend_schema(
+        summary="List approval requests",
+        parameters=[OpenApiParameter("state"), OpenApiParameter("inbox")],
+        responses=ApprovalSerializer(many=True),
+    )
+    def get(self, request: Request) -> Response:
+        rows = selectors.approvals_visible_to(self.actor)
+        if request.query_params.get("inbox") in {"1", "true"}:
+            rows = selectors.inbox(self.actor)
+        return self.page(rows, ApprovalSerializer, filters=("state", "project__slug"))
+
+
+class ApprovalView(ApiView):
+    """Base of what is below one request."""
+
+    @property
+    def approval(self) -> ApprovalRequest:
+        """Return the request of the address."""
+        return selectors.approval_get(self.actor, self.kwargs["approval"])
+
+    def detail(self) -> dict[str, Any]:
+        """Return the request as it is now, with reviews and whether the caller may decide."""
+        found = selectors.approval_detail(self.actor, self.approval)
+        return {
+            **ApprovalSerializer(found.approval).data,
+            "reviews": ReviewSerializer(found.reviews, many=True).data,
+            "required": found.required,
+            "approvals_given": found.approvals_given,
+            "may_review": bool(found.may_review),
+            "may_review_reason": found.may_review.reason if isinstance(found.may_review, Denied) else "",
+        }
+
+
+class ApprovalItem(ApprovalView):
+    """One request."""
+
+    @extend_schema(summary="Read an approval request", responses=ApprovalDetailSerializer)
+    def get(self, request: Request, approval: uuid.UUID) -> Response:
+        return Response(self.detail())
+
+
+class ReviewList(ApprovalView):
+    """Decisions about a request."""
+
+    @extend_schema(summary="List reviews", responses=ReviewSerializer(many=True))
+    def get(self, request: Request, approval: uuid.UUID) -> Response:
+        return self.page(self.approval.reviews.select_related("reviewer"), ReviewSerializer)
+
+    @extend_schema(summary="Review a plan", request=ReviewWrite, responses={201: ApprovalDetailSerializer})
+    def post(self, request: Request, approval: uuid.UUID) -> Response:
+        services.approval_review(approval=self.approval, **self.read(ReviewWrite), actor=self.actor)
+        return Response(self.detail(), status=201)
+
+
+class ApprovalWithdraw(ApprovalView):
+    """Take a request back."""
+
+    @extend_schema(summary="Withdraw a request", request=None, responses=ApprovalDetailSerializer)
+    def post(self, request: Request, approval: uuid.UUID) -> Response:
+        services.approval_withdraw(approval=self.approval, actor=self.actor)
+        return Response(self.detail())

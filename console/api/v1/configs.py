@@ -1,0 +1,89 @@
+"""Serving configs of a model."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from django.utils.translation import gettext as _
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from console.api.v1.serializers.catalog import (
+    ConfigCheck,
+    ConfigDetail,
+    ConfigReportSerializer,
+    ConfigSerializer,
+    ConfigWrite,
+    FieldChangeSerializer,
+)
+from console.api.views import ApiView
+from registry.errors import ValidationFailed
+from registry.models import ConfigRevision
+from registry.selectors import configs as selectors
+from registry.selectors.versions import version_by_number
+from registry.services import configs as services
+
+
+class ConfigList(ApiView):
+    """Config revisions of a model."""
+
+    @extend_schema(summary="List configs", responses=ConfigSerializer(many=True))
+    def get(self, request: Request, project: str, model: str) -> Response:
+        return self.page(selectors.configs_of(self.model), ConfigSerializer, filters=("digest",))
+
+    @extend_schema(
+        summary="Store a config",
+        description="The same content as the newest revision returns that revision.",
+        request=ConfigWrite,
+        responses={201: ConfigDetail},
+    )
+    def post(self, request: Request, project: str, model: str) -> Response:
+        given = self.read(ConfigWrite)
+        given.pop("version")
+        if given["parent"] is not None:
+            given["parent"] = selectors.config_by_number(self.model, given["parent"])
+        revision = services.config_create(model=self.model, **given, actor=self.actor)
+        return Response(_detail(revision), status=201)
+
+
+class ConfigValidate(ApiView):
+    """Judge a config without storing it."""
+
+    @extend_schema(summary="Check a config", request=ConfigCheck, responses=ConfigReportSerializer)
+    def post(self, request: Request, project: str, model: str) -> Response:
+        given = self.read(ConfigCheck)
+        if given["version"] is not None:
+            given["version"] = version_by_number(self.model, given["version"])
+        report = services.config_check(model=self.model, **given)
+        return Response(dataclasses.asdict(report))
+
+
+class ConfigItem(ApiView):
+    """One revision; number 0 is the newest."""
+
+    @extend_schema(summary="Read a config", responses=ConfigDetail)
+    def get(self, request: Request, project: str, model: str, number: int) -> Response:
+        return Response(_detail(selectors.config_by_number(self.model, number)))
+
+
+class ConfigDiff(ApiView):
+    """What changed between two revisions."""
+
+    @extend_schema(
+        summary="Compare two configs",
+        parameters=[OpenApiParameter("against", int, required=True)],
+        responses=FieldChangeSerializer(many=True),
+    )
+    def get(self, request: Request, project: str, model: str, number: int) -> Response:
+        against = request.query_params.get("against", "")
+        if not (against.isascii() and against.isdigit()):
+            raise ValidationFailed(_("Name the revision to compare with: ?against=<number>."))
+        before = selectors.config_by_number(self.model, int(against[:9]))
+        after = selectors.config_by_number(self.model, number)
+        return Response([dataclasses.asdict(change) for change in services.config_diff(before, after)])
+
+
+def _detail(revision: ConfigRevision) -> dict[str, Any]:
+    return {**ConfigSerializer(revision).data, "pbtxt": services.config_pbtxt(revision.body)}

@@ -1,0 +1,174 @@
+"""Deployments: what is served where, and how to change it."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from django.http import Http404
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from console.api.etag import require_match, tagged
+from console.api.v1.serializers.deployments import (
+    ChangeOutcomeSerializer,
+    ChangeWrite,
+    DeploymentSerializer,
+    DeploymentStatusSerializer,
+    InferWrite,
+    PlanWrite,
+    RolloutSerializer,
+    TrafficWrite,
+)
+from console.api.v1.serializers.operations import OperationSerializer
+from console.api.views import ApiView, accepted
+from registry.domain.plans import DeploymentSpec
+from registry.models import Deployment
+from registry.selectors import deployments as selectors
+from registry.selectors.fleet import fleet_by_slug
+from registry.selectors.models import model_get
+from registry.services import deployments as services
+from registry.services.operations import try_it
+
+
+class DeploymentList(ApiView):
+    """Deployments of a project."""
+
+    @extend_schema(
+        summary="List deployments",
+        parameters=[OpenApiParameter("model__slug"), OpenApiParameter("fleet__slug")],
+        responses=DeploymentSerializer(many=True),
+    )
+    def get(self, request: Request, project: str) -> Response:
+        rows = selectors.deployments_visible_to(self.actor).filter(project=self.project)
+        return self.page(rows, DeploymentSerializer, filters=("model__slug", "fleet__slug", "sync", "health"))
+
+    @extend_schema(
+        summary="Deploy, or change a deployment",
+        description="202: it is being rolled out, or waits for approval. 200: nothing to change.",
+        request=ChangeWrite,
+        responses={202: ChangeOutcomeSerializer},
+    )
+    def post(self, request: Request, project: str) -> Response:
+        given = self.read(ChangeWrite)
+        outcome = services.deployment_change(
+            model=model_get(self.actor, project, given["model"]),
+            fleet=fleet_by_slug(given["fleet"]),
+            spec=DeploymentSpec.from_json(given["spec"]),
+            comment=given["comment"],
+            actor=self.actor,
+        )
+        return _outcome(outcome)
+
+
+class DeploymentPlan(ApiView):
+    """What a spec would change, for a model on a fleet where there may be no deployment yet."""
+
+    @extend_schema(summary="Plan a deployment", request=ChangeWrite, responses=OpenApiTypes.OBJECT)
+    def post(self, request: Request, project: str) -> Response:
+        given = self.read(ChangeWrite)
+        plan = services.deployment_plan(
+            model=model_get(self.actor, project, given["model"]),
+            fleet=fleet_by_slug(given["fleet"]),
+            spec=DeploymentSpec.from_json(given["spec"]),
+            actor=self.actor,
+        )
+        return Response(plan.to_json())
+
+
+class DeploymentView(ApiView):
+    """Base of what is below one deployment."""
+
+    @property
+    def deployment(self) -> Deployment:
+        """Return the deployment of the address."""
+        deployment = selectors.deployment_get(self.actor, self.kwargs["deployment"])
+        if deployment.project_id != self.project.pk:
+            raise Http404
+        return deployment
+
+    def match(self, request: Request, deployment: Deployment) -> None:
+        """Refuse a write whose If-Match names another generation than the present one."""
+        require_match(request, _version_of(deployment))
+
+
+class DeploymentItem(DeploymentView):
+    """One deployment and what its nodes say."""
+
+    @extend_schema(summary="Read a deployment", responses=DeploymentStatusSerializer)
+    def get(self, request: Request, project: str, deployment: uuid.UUID) -> Response:
+        row = self.deployment
+        response = Response(DeploymentStatusSerializer(selectors.deployment_status(row)).data)
+        response.headers["ETag"] = tagged(request, _version_of(row)).headers["ETag"]
+        return response
+
+
+class DeploymentItemPlan(DeploymentView):
+    """What another spec would change."""
+
+    @extend_schema(summary="Plan a change", request=PlanWrite, responses=OpenApiTypes.OBJECT)
+    def post(self, request: Request, project: str, deployment: uuid.UUID) -> Response:
+        row, spec = self.deployment, DeploymentSpec.from_json(self.read(PlanWrite)["spec"])
+        plan = services.deployment_plan(model=row.model, fleet=row.fleet, spec=spec, actor=self.actor)
+        return Response(plan.to_json())
+
+
+class DeploymentRoutes(DeploymentView):
+    """Traffic weights."""
+
+    @extend_schema(summary="Move traffic", request=TrafficWrite, responses={202: ChangeOutcomeSerializer})
+    def post(self, request: Request, project: str, deployment: uuid.UUID) -> Response:
+        row = self.deployment
+        self.match(request, row)
+        return _outcome(services.deployment_traffic(deployment=row, **self.read(TrafficWrite), actor=self.actor))
+
+
+class DeploymentRollback(DeploymentView):
+    """Back to the spec before the present one."""
+
+    @extend_schema(summary="Roll back", request=None, responses={202: ChangeOutcomeSerializer})
+    def post(self, request: Request, project: str, deployment: uuid.UUID) -> Response:
+        row = self.deployment
+        self.match(request, row)
+        return _outcome(services.deployment_rollback(deployment=row, actor=self.actor))
+
+
+class DeploymentInfer(DeploymentView):
+    """Try it: one prediction through a worker."""
+
+    @extend_schema(summary="Try a prediction", request=InferWrite, responses={202: OperationSerializer})
+    def post(self, request: Request, project: str, deployment: uuid.UUID) -> Response:
+        given = self.read(InferWrite)
+        body = {key: given[key] for key in ("inputs", "outputs", "parameters") if key in given}
+        operation = try_it(
+            deployment=self.deployment,
+            inputs=body,
+            version=given["version"],
+            unit=given["unit"],
+            actor=self.actor,
+        )
+        return accepted(operation.pk, OperationSerializer(operation).data)
+
+
+class RolloutList(DeploymentView):
+    """Changes of a deployment, newest first."""
+
+    @extend_schema(summary="List rollouts", responses=RolloutSerializer(many=True))
+    def get(self, request: Request, project: str, deployment: uuid.UUID) -> Response:
+        return self.page(selectors.rollouts_of(self.deployment), RolloutSerializer, filters=("phase", "kind"))
+
+
+def _version_of(deployment: Deployment) -> dict[str, Any]:
+    """What If-Match protects: the wanted state, not what is observed."""
+    return {"id": str(deployment.pk), "generation": deployment.generation}
+
+
+def _outcome(outcome: services.ChangeOutcome) -> Response:
+    document = ChangeOutcomeSerializer(outcome).data
+    if outcome.operation is not None:
+        return accepted(outcome.operation.pk, document)
+    if outcome.approval is not None:
+        return Response(document, status=202, headers={"Location": f"/api/v1/approvals/{outcome.approval.pk}/"})
+    return Response(document)

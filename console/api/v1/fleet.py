@@ -1,0 +1,187 @@
+"""Environments, fleets, nodes, and how a node joins."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from django.http import Http404
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.authentication import BaseAuthentication
+from rest_framework.permissions import AllowAny, BasePermission
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from console.api.v1.serializers.fleet import (
+    DrainWrite,
+    EnvironmentChange,
+    EnvironmentSerializer,
+    EnvironmentWrite,
+    FleetSerializer,
+    FleetWrite,
+    HelloWrite,
+    JoinTokenCreated,
+    JoinTokenSerializer,
+    JoinTokenWrite,
+    JoinWrite,
+    NodeIdentity,
+    NodeSerializer,
+)
+from console.api.views import AlwaysJson, ApiView
+from console.identity.tokens import NodePrincipal
+from console.middleware.request_context import facts_of
+from registry.models import Environment
+from registry.selectors import fleet as selectors
+from registry.services import fleet as services
+from registry.services.permissions import require
+
+
+class EnvironmentList(ApiView):
+    """Environments in their order."""
+
+    write_scope = "admin"
+
+    @extend_schema(summary="List environments", responses=EnvironmentSerializer(many=True))
+    def get(self, request: Request) -> Response:
+        return self.page(selectors.environments(), EnvironmentSerializer, ordering=("position", "id"))
+
+    @extend_schema(summary="Create an environment", request=EnvironmentWrite, responses={201: EnvironmentSerializer})
+    def post(self, request: Request) -> Response:
+        environment = services.environment_create(**self.read(EnvironmentWrite), actor=self.actor)
+        return Response(EnvironmentSerializer(environment).data, status=201)
+
+
+class EnvironmentItem(ApiView):
+    """One environment's protection."""
+
+    write_scope = "admin"
+
+    @extend_schema(summary="Change protection", request=EnvironmentChange, responses=EnvironmentSerializer)
+    def patch(self, request: Request, slug: str) -> Response:
+        changed = services.environment_update(
+            environment=_environment(slug), **self.read(EnvironmentChange), actor=self.actor
+        )
+        return Response(EnvironmentSerializer(changed).data)
+
+
+class FleetList(ApiView):
+    """Fleets."""
+
+    write_scope = "admin"
+
+    @extend_schema(summary="List fleets", responses=FleetSerializer(many=True))
+    def get(self, request: Request) -> Response:
+        return self.page(selectors.fleets(), FleetSerializer)
+
+    @extend_schema(summary="Create a fleet", request=FleetWrite, responses={201: FleetSerializer})
+    def post(self, request: Request) -> Response:
+        given = self.read(FleetWrite)
+        environment = _environment(given.pop("environment"))
+        fleet = services.fleet_create(**given, environment=environment, actor=self.actor)
+        return Response(FleetSerializer(fleet).data, status=201)
+
+
+class FleetItem(ApiView):
+    """One fleet."""
+
+    @extend_schema(summary="Read a fleet", responses=FleetSerializer)
+    def get(self, request: Request, slug: str) -> Response:
+        return Response(FleetSerializer(selectors.fleet_by_slug(slug)).data)
+
+
+class NodeList(ApiView):
+    """Nodes that are not retired. All of them: a site has few."""
+
+    @extend_schema(summary="List nodes", parameters=[OpenApiParameter("fleet")], responses=NodeSerializer(many=True))
+    def get(self, request: Request) -> Response:
+        fleet = request.query_params.get("fleet")
+        rows = [row for row in selectors.node_rows() if not fleet or fleet in {one.slug for one in row.fleets}]
+        return Response({"next": None, "previous": None, "results": NodeSerializer(rows, many=True).data})
+
+
+class NodeItem(ApiView):
+    """One node."""
+
+    @extend_schema(summary="Read a node", responses=NodeSerializer)
+    def get(self, request: Request, node: uuid.UUID) -> Response:
+        row = selectors.node_row(selectors.node_get(self.actor, node))
+        return Response(NodeSerializer(row).data)
+
+
+class NodeMove(ApiView):
+    """Cordon, uncordon, drain or retire a node (``verb`` from the address)."""
+
+    write_scope = "admin"
+    verb = ""
+
+    @extend_schema(summary="Change what a node takes", request=DrainWrite, responses=NodeSerializer)
+    def post(self, request: Request, node: uuid.UUID) -> Response:
+        row = selectors.node_get(self.actor, node)
+        if self.verb == "drain":
+            services.node_drain(node=row, **self.read(DrainWrite), actor=self.actor)
+        else:
+            moves = {
+                "cordon": services.node_cordon,
+                "uncordon": services.node_uncordon,
+                "retire": services.node_retire,
+            }
+            moves[self.verb](node=row, actor=self.actor)
+        row.refresh_from_db()
+        return Response(NodeSerializer(selectors.node_row(row)).data)
+
+
+class JoinTokenList(ApiView):
+    """Tokens with which nodes join."""
+
+    write_scope = "admin"
+    keeps_answers = False
+
+    @extend_schema(summary="List unused join tokens", responses=JoinTokenSerializer(many=True))
+    def get(self, request: Request) -> Response:
+        require(self.actor, "site.fleet")
+        return self.page(selectors.join_tokens(), JoinTokenSerializer)
+
+    @extend_schema(summary="Create a join token", request=JoinTokenWrite, responses={201: JoinTokenCreated})
+    def post(self, request: Request) -> Response:
+        row, token = services.join_token_create(**self.read(JoinTokenWrite), actor=self.actor)
+        return Response({**JoinTokenSerializer(row).data, "token": token}, status=201)
+
+
+class NodeJoin(APIView):
+    """A node's first word. Its one-time token is the credential."""
+
+    authentication_classes: list[type[BaseAuthentication]] = []
+    permission_classes: list[type[BasePermission]] = [AllowAny]
+    content_negotiation_class = AlwaysJson
+
+    @extend_schema(summary="Join as a node", request=JoinWrite, responses={201: NodeIdentity}, auth=[])
+    def post(self, request: Request) -> Response:
+        given = JoinWrite(data=request.data)
+        given.is_valid(raise_exception=True)
+        node, token = services.node_join(**given.validated_data, ip=facts_of(request._request).ip)
+        return Response({"node": str(node.pk), "node_token": token, "epoch": node.epoch}, status=201)
+
+
+class NodeHello(APIView):
+    """A restarted node's word, with its own token."""
+
+    content_negotiation_class = AlwaysJson
+
+    @extend_schema(summary="Announce a restarted node", request=HelloWrite, responses=NodeIdentity)
+    def post(self, request: Request, node: uuid.UUID) -> Response:
+        principal: Any = request.user
+        if not isinstance(principal, NodePrincipal) or principal.node.pk != node:
+            raise Http404
+        given = HelloWrite(data=request.data)
+        given.is_valid(raise_exception=True)
+        words = {key: given.validated_data[key] for key in ("endpoints", "admin_secret", "inventory")}
+        row = services.node_hello(node=principal.node, **words)
+        return Response({"node": str(row.pk), "epoch": row.epoch})
+
+
+def _environment(slug: str) -> Environment:
+    environment = Environment.objects.filter(slug=slug).first()
+    if environment is None:
+        raise Http404
+    return environment

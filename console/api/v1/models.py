@@ -1,0 +1,41 @@
+"""Registered models."""
+
+from __future__ import annotations
+
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from console.api.etag import require_match, tagged
+from console.api.v1.serializers.catalog import ModelChange, ModelSerializer, ModelWrite
+from console.api.views import ApiView
+from registry.selectors.models import models_visible_to
+from registry.services import models as services
+
+
+class ModelList(ApiView):
+    """Models of a project."""
+
+    @extend_schema(summary="List models", parameters=[OpenApiParameter("slug")], responses=ModelSerializer(many=True))
+    def get(self, request: Request, project: str) -> Response:
+        rows = models_visible_to(self.actor).filter(project=self.project)
+        return self.page(rows, ModelSerializer, filters=("slug",))
+
+    @extend_schema(summary="Create a model", request=ModelWrite, responses={201: ModelSerializer})
+    def post(self, request: Request, project: str) -> Response:
+        model = services.model_create(project=self.project, **self.read(ModelWrite), actor=self.actor)
+        return Response(ModelSerializer(model).data, status=201)
+
+
+class ModelItem(ApiView):
+    """One model."""
+
+    @extend_schema(summary="Read a model", responses=ModelSerializer)
+    def get(self, request: Request, project: str, model: str) -> Response:
+        return tagged(request, ModelSerializer(self.model).data)
+
+    @extend_schema(summary="Change description or tags", request=ModelChange, responses=ModelSerializer)
+    def patch(self, request: Request, project: str, model: str) -> Response:
+        require_match(request, ModelSerializer(self.model).data)
+        changed = services.model_update(model=self.model, **self.read(ModelChange), actor=self.actor)
+        return tagged(request, ModelSerializer(changed).data)

@@ -1,0 +1,70 @@
+"""Projects and their members."""
+
+from __future__ import annotations
+
+from django.http import Http404
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from console.api.v1.serializers.accounts import MemberSerializer, MemberWrite, ProjectSerializer, ProjectWrite
+from console.api.views import ApiView
+from registry.models import User
+from registry.selectors import accounts as selectors
+from registry.services import accounts as services
+
+
+class ProjectList(ApiView):
+    """Projects of the caller."""
+
+    @extend_schema(summary="List projects", responses=ProjectSerializer(many=True))
+    def get(self, request: Request) -> Response:
+        return self.page(selectors.projects_of(self.actor), ProjectSerializer)
+
+    @extend_schema(summary="Create a project", request=ProjectWrite, responses={201: ProjectSerializer})
+    def post(self, request: Request) -> Response:
+        project = services.project_create(**self.read(ProjectWrite), actor=self.actor)
+        return Response(ProjectSerializer(project).data, status=201)
+
+
+class ProjectItem(ApiView):
+    """One project."""
+
+    @extend_schema(summary="Read a project", responses=ProjectSerializer)
+    def get(self, request: Request, project: str) -> Response:
+        return Response(ProjectSerializer(self.project).data)
+
+
+class MemberList(ApiView):
+    """Who has which role in a project."""
+
+    write_scope = "admin"
+
+    @extend_schema(summary="List members", responses=MemberSerializer(many=True))
+    def get(self, request: Request, project: str) -> Response:
+        return self.page(selectors.members_of(self.project), MemberSerializer)
+
+    @extend_schema(summary="Give an account a role", request=MemberWrite, responses={200: MemberSerializer})
+    def post(self, request: Request, project: str) -> Response:
+        given = self.read(MemberWrite)
+        user = _user(given["username"])
+        row = services.membership_set(project=self.project, user=user, role=given["role"], actor=self.actor)
+        return Response(MemberSerializer(row).data)
+
+
+class MemberItem(ApiView):
+    """One member."""
+
+    write_scope = "admin"
+
+    @extend_schema(summary="Take an account out of a project", responses={204: None})
+    def delete(self, request: Request, project: str, username: str) -> Response:
+        services.membership_remove(project=self.project, user=_user(username), actor=self.actor)
+        return Response(status=204)
+
+
+def _user(username: str) -> User:
+    user = User.objects.filter(username=username, is_active=True).first()
+    if user is None:
+        raise Http404
+    return user

@@ -1,0 +1,1 @@
+"""JSON shapes, one module per noun."""

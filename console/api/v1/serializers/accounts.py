@@ -1,0 +1,113 @@
+"""Projects, members, accounts and tokens as JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework import serializers
+
+from registry.models import ApiToken, Membership, Project, Role, SiteRole, User
+
+
+class ProjectSerializer(serializers.ModelSerializer[Project]):
+    """A project."""
+
+    class Meta:
+        model = Project
+        fields = ["id", "slug", "name", "description", "quota_bytes", "created_at"]
+
+
+class ProjectWrite(serializers.Serializer[Any]):
+    """A new project."""
+
+    slug = serializers.SlugField(max_length=63)
+    name = serializers.CharField(max_length=200)
+    description = serializers.CharField(required=False, allow_blank=True, default="")
+
+
+class UserSerializer(serializers.ModelSerializer[User]):
+    """An account."""
+
+    class Meta:
+        model = User
+        fields = ["id", "username", "email", "site_role", "is_service", "is_active", "date_joined"]
+
+
+class UserWrite(serializers.Serializer[Any]):
+    """A new account. Without a password it cannot sign in."""
+
+    username = serializers.CharField(max_length=150)
+    password = serializers.CharField(required=False, allow_null=True, default=None, write_only=True)
+    email = serializers.EmailField(required=False, allow_blank=True, default="")
+    site_role = serializers.ChoiceField(choices=SiteRole.choices, default=SiteRole.NONE.value)
+    is_service = serializers.BooleanField(default=False)
+
+
+class MemberSerializer(serializers.ModelSerializer[Membership]):
+    """A user's role in a project."""
+
+    username = serializers.CharField(source="user.username", read_only=True)
+    is_service = serializers.BooleanField(source="user.is_service", read_only=True)
+
+    class Meta:
+        model = Membership
+        fields = ["username", "is_service", "role", "created_at"]
+
+
+class MemberWrite(serializers.Serializer[Any]):
+    """Gives an account a role."""
+
+    username = serializers.CharField(max_length=150)
+    role = serializers.ChoiceField(choices=Role.choices)
+
+
+class TokenSerializer(serializers.ModelSerializer[ApiToken]):
+    """A token without its secret."""
+
+    owner = serializers.CharField(source="owner.username", read_only=True)
+    project = serializers.SlugRelatedField(slug_field="slug", read_only=True)
+
+    class Meta:
+        model = ApiToken
+        fields = [
+            "id",
+            "public_id",
+            "name",
+            "owner",
+            "project",
+            "scopes",
+            "created_at",
+            "expires_at",
+            "last_used_at",
+            "revoked_at",
+        ]
+
+
+class TokenCreated(TokenSerializer):
+    """A new token with its secret, shown only this once."""
+
+    token = serializers.CharField(read_only=True)
+
+    class Meta(TokenSerializer.Meta):
+        fields = [*TokenSerializer.Meta.fields, "token"]
+
+
+class TokenWrite(serializers.Serializer[Any]):
+    """A new token; ``owner`` other than oneself needs a site administrator and a service account."""
+
+    name = serializers.CharField(max_length=200)
+    scopes = serializers.ListField(child=serializers.ChoiceField(choices=["read", "write", "admin"]), min_length=1)
+    project = serializers.SlugField(required=False, allow_null=True, default=None)
+    owner = serializers.CharField(required=False, allow_blank=True, default="")
+    expires_at = serializers.DateTimeField(required=False, allow_null=True, default=None)
+
+
+class MeSerializer(serializers.Serializer[Any]):
+    """Who calls, and where they may do what."""
+
+    username = serializers.CharField()
+    site_role = serializers.CharField()
+    is_service = serializers.BooleanField()
+    token = serializers.CharField(allow_null=True)
+    scopes = serializers.ListField(child=serializers.CharField())
+    roles = serializers.DictField(child=serializers.CharField())

@@ -1,0 +1,180 @@
+"""Models, versions, files, checks and configs as JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework import serializers
+
+from registry.models import Check, ConfigRevision, ModelVersion, RegisteredModel, VersionFile
+
+
+class ModelSerializer(serializers.ModelSerializer[RegisteredModel]):
+    """A registered model."""
+
+    project = serializers.CharField(source="project.slug", read_only=True)
+    owner = serializers.CharField(source="owner.username", read_only=True)
+
+    class Meta:
+        model = RegisteredModel
+        fields = ["id", "project", "slug", "description", "tags", "owner", "created_at"]
+
+
+class ModelWrite(serializers.Serializer[Any]):
+    """A new model."""
+
+    slug = serializers.CharField(max_length=128)
+    description = serializers.CharField(required=False, allow_blank=True, default="")
+    tags = serializers.DictField(child=serializers.CharField(allow_blank=True), required=False, default=dict)
+
+
+class ModelChange(serializers.Serializer[Any]):
+    """What may change on a model; fields left out stay."""
+
+    description = serializers.CharField(required=False, allow_blank=True)
+    tags = serializers.DictField(child=serializers.CharField(allow_blank=True), required=False)
+
+
+class VersionSerializer(serializers.ModelSerializer[ModelVersion]):
+    """A version; ``number`` is null until its checks have passed."""
+
+    model = serializers.CharField(source="model.slug", read_only=True)
+    project = serializers.CharField(source="model.project.slug", read_only=True)
+    author = serializers.CharField(source="author.username", read_only=True)
+
+    class Meta:
+        model = ModelVersion
+        fields = [
+            "id",
+            "project",
+            "model",
+            "number",
+            "state",
+            "state_reason",
+            "format",
+            "manifest_digest",
+            "size_bytes",
+            "signature",
+            "source",
+            "metadata",
+            "author",
+            "created_at",
+            "ready_at",
+        ]
+
+
+class VersionWrite(serializers.Serializer[Any]):
+    """A new version: where it comes from (git_sha, ci_run...) and free metadata."""
+
+    source = serializers.DictField(required=False, default=dict)
+    metadata = serializers.DictField(required=False, default=dict)
+
+
+class ReasonWrite(serializers.Serializer[Any]):
+    """Why."""
+
+    reason = serializers.CharField(required=False, allow_blank=True, default="", max_length=2000)
+
+
+class FileSerializer(serializers.ModelSerializer[VersionFile]):
+    """A file of a version."""
+
+    sha256 = serializers.CharField(source="blob.sha256", read_only=True)
+    blake3 = serializers.CharField(source="blob.blake3", read_only=True)
+    size = serializers.IntegerField(source="blob.size", read_only=True)
+
+    class Meta:
+        model = VersionFile
+        fields = ["path", "size", "sha256", "blake3"]
+
+
+class FileWrite(serializers.Serializer[Any]):
+    """Adds content that the caller can read already, without sending it."""
+
+    path = serializers.CharField(max_length=500, trim_whitespace=False)
+    sha256 = serializers.RegexField(r"^[0-9a-f]{64}$")
+
+
+class CheckSerializer(serializers.ModelSerializer[Check]):
+    """One verdict."""
+
+    class Meta:
+        model = Check
+        fields = ["kind", "verdict", "summary", "evidence", "log", "started_at", "finished_at"]
+
+
+class ConfigSerializer(serializers.ModelSerializer[ConfigRevision]):
+    """A config revision; ``body`` is ModelConfig with proto field names."""
+
+    model = serializers.CharField(source="model.slug", read_only=True)
+    author = serializers.CharField(source="author.username", read_only=True)
+    parent = serializers.IntegerField(source="parent.number", read_only=True, default=None)
+
+    class Meta:
+        model = ConfigRevision
+        fields = [
+            "id",
+            "model",
+            "number",
+            "digest",
+            "body",
+            "source_text",
+            "source_format",
+            "comment",
+            "author",
+            "parent",
+            "created_at",
+        ]
+
+
+class ConfigDetail(ConfigSerializer):
+    """A config revision with its text as config.pbtxt."""
+
+    pbtxt = serializers.CharField(read_only=True)
+
+    class Meta(ConfigSerializer.Meta):
+        fields = [*ConfigSerializer.Meta.fields, "pbtxt"]
+
+
+class ConfigCheck(serializers.Serializer[Any]):
+    """A config to judge: ``body`` or ``text`` in ``format``; compared with the inputs and outputs of ``version``."""
+
+    body = serializers.DictField(required=False, allow_null=True, default=None)
+    text = serializers.CharField(
+        required=False, allow_blank=True, default="", trim_whitespace=False, max_length=1 << 20
+    )
+    format = serializers.ChoiceField(choices=["form", "pbtxt", "json"], default="json")
+    version = serializers.IntegerField(required=False, allow_null=True, default=None, min_value=1)
+
+
+class ConfigWrite(ConfigCheck):
+    """A new revision; ``parent`` is the number that it was edited from."""
+
+    comment = serializers.CharField(required=False, allow_blank=True, default="", max_length=500)
+    parent = serializers.IntegerField(required=False, allow_null=True, default=None, min_value=1)
+
+
+class FieldProblem(serializers.Serializer[Any]):
+    """A field and what is wrong with it."""
+
+    field = serializers.CharField()
+    message = serializers.CharField()
+
+
+class ConfigReportSerializer(serializers.Serializer[Any]):
+    """What the contract says about a config."""
+
+    ok = serializers.BooleanField()
+    errors = FieldProblem(many=True)  # type: ignore[assignment]
+    warnings = serializers.ListField(child=serializers.CharField())
+    body = serializers.DictField(allow_null=True)
+    pbtxt = serializers.CharField()
+    digest = serializers.CharField()
+
+
+class FieldChangeSerializer(serializers.Serializer[Any]):
+    """One difference of two configs."""
+
+    path = serializers.CharField()
+    before = serializers.JSONField(allow_null=True)
+    after = serializers.JSONField(allow_null=True)

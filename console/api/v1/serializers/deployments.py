@@ -1,0 +1,229 @@
+"""Deployments, plans, rollouts and approvals as JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework import serializers
+
+from registry.models import ApprovalRequest, Deployment, Review, ReviewDecision, Rollout, Route
+
+
+class RouteSerializer(serializers.ModelSerializer[Route]):
+    """One unit's part."""
+
+    version = serializers.IntegerField(source="version.number", read_only=True)
+    config = serializers.IntegerField(source="config.number", read_only=True)
+
+    class Meta:
+        model = Route
+        fields = ["unit", "version", "config", "role", "weight", "sample_percent"]
+
+
+class DeploymentSerializer(serializers.ModelSerializer[Deployment]):
+    """A deployment in a list."""
+
+    project = serializers.CharField(source="project.slug", read_only=True)
+    model = serializers.CharField(source="model.slug", read_only=True)
+    fleet = serializers.CharField(source="fleet.slug", read_only=True)
+    environment = serializers.CharField(source="fleet.environment.slug", read_only=True)
+
+    class Meta:
+        model = Deployment
+        fields = [
+            "id",
+            "project",
+            "model",
+            "fleet",
+            "environment",
+            "served_name",
+            "spec",
+            "generation",
+            "observed_generation",
+            "sync",
+            "sync_reason",
+            "health",
+            "health_reason",
+            "created_at",
+        ]
+
+
+class UnitStatusSerializer(serializers.Serializer[Any]):
+    """One unit on one node."""
+
+    unit = serializers.CharField()
+    version = serializers.IntegerField()
+    config = serializers.IntegerField()
+    role = serializers.CharField()
+    weight = serializers.IntegerField()
+    routed_weight = serializers.IntegerField()
+    state = serializers.CharField()
+    reason = serializers.CharField()
+    percent = serializers.IntegerField()
+    memory_bytes = serializers.IntegerField()
+    load_seconds = serializers.FloatField()
+    is_wanted = serializers.BooleanField()
+
+
+class NodeStatusSerializer(serializers.Serializer[Any]):
+    """A node's part in a deployment."""
+
+    node_id = serializers.UUIDField()
+    name = serializers.CharField()
+    state = serializers.CharField()
+    is_reachable = serializers.BooleanField()
+    is_current = serializers.BooleanField()
+    age_seconds = serializers.FloatField(allow_null=True)
+    health = serializers.CharField()
+    reason = serializers.CharField()
+    units = UnitStatusSerializer(many=True)
+
+
+class RolloutSerializer(serializers.ModelSerializer[Rollout]):
+    """One change of a deployment."""
+
+    created_by = serializers.CharField(source="created_by.username", read_only=True)
+
+    class Meta:
+        model = Rollout
+        fields = [
+            "id",
+            "deployment",
+            "kind",
+            "spec_from",
+            "spec_to",
+            "generation",
+            "phase",
+            "phase_reason",
+            "approval",
+            "operation",
+            "created_by",
+            "created_at",
+            "finished_at",
+        ]
+
+
+class DeploymentStatusSerializer(serializers.Serializer[Any]):
+    """What a deployment does now, from the newest observations."""
+
+    deployment = DeploymentSerializer()
+    sync = serializers.CharField()
+    sync_reason = serializers.CharField()
+    health = serializers.CharField()
+    health_reason = serializers.CharField()
+    why_not_serving = serializers.CharField()
+    routes = RouteSerializer(many=True)
+    nodes = NodeStatusSerializer(many=True)
+    rollout = RolloutSerializer(allow_null=True)
+    last_rollout = RolloutSerializer(allow_null=True)
+    open_approval = serializers.UUIDField(source="open_approval.id", allow_null=True, default=None)
+    previous_label = serializers.CharField()
+
+
+class PlanWrite(serializers.Serializer[Any]):
+    """A wanted spec of an existing deployment: see registry.domain.plans.DeploymentSpec."""
+
+    spec = serializers.DictField()
+
+
+class ChangeWrite(PlanWrite):
+    """A wanted spec of a model on a fleet."""
+
+    model = serializers.CharField(max_length=128)
+    fleet = serializers.SlugField(max_length=63)
+    comment = serializers.CharField(required=False, allow_blank=True, default="", max_length=2000)
+
+
+class TrafficWrite(serializers.Serializer[Any]):
+    """New weights in percent, by version number or unit id."""
+
+    weights = serializers.DictField(child=serializers.IntegerField(min_value=0, max_value=100), allow_empty=False)
+
+
+class InferWrite(serializers.Serializer[Any]):
+    """One prediction to try: ``inputs`` is the list of tensors of a v2 inference request."""
+
+    inputs = serializers.ListField(child=serializers.DictField(), min_length=1)
+    version = serializers.IntegerField(required=False, allow_null=True, default=None, min_value=1)
+    unit = serializers.CharField(required=False, allow_blank=True, default="")
+    parameters = serializers.DictField(required=False)
+    outputs = serializers.ListField(child=serializers.DictField(), required=False)
+
+
+class ChangeOutcomeSerializer(serializers.Serializer[Any]):
+    """What came of a wish: an approval request to wait for, or a rollout with its operation; neither: no change."""
+
+    deployment = serializers.UUIDField(source="deployment.id")
+    plan_digest = serializers.CharField()
+    approval = serializers.UUIDField(source="approval.id", allow_null=True, default=None)
+    rollout = serializers.UUIDField(source="rollout.id", allow_null=True, default=None)
+    operation = serializers.UUIDField(source="operation.id", allow_null=True, default=None)
+
+
+class ApprovalSerializer(serializers.ModelSerializer[ApprovalRequest]):
+    """A request that a plan may happen."""
+
+    project = serializers.CharField(source="project.slug", read_only=True)
+    environment = serializers.CharField(source="environment.slug", read_only=True)
+    requester = serializers.CharField(source="requester.username", read_only=True)
+    model = serializers.CharField(source="deployment.model.slug", read_only=True)
+    fleet = serializers.CharField(source="deployment.fleet.slug", read_only=True)
+
+    class Meta:
+        model = ApprovalRequest
+        fields = [
+            "id",
+            "project",
+            "model",
+            "fleet",
+            "environment",
+            "deployment",
+            "state",
+            "state_reason",
+            "comment",
+            "requester",
+            "spec",
+            "plan",
+            "plan_digest",
+            "created_at",
+            "expires_at",
+            "applied_at",
+        ]
+
+
+class ReviewSerializer(serializers.ModelSerializer[Review]):
+    """One decision."""
+
+    reviewer = serializers.CharField(source="reviewer.username", read_only=True)
+
+    class Meta:
+        model = Review
+        fields = ["id", "reviewer", "decision", "comment", "plan_digest", "created_at"]
+
+
+class ReviewWrite(serializers.Serializer[Any]):
+    """A decision about the plan with this digest."""
+
+    decision = serializers.ChoiceField(choices=ReviewDecision.choices)
+    plan_digest = serializers.CharField(max_length=64)
+    comment = serializers.CharField(required=False, allow_blank=True, default="", max_length=2000)
+
+
+class ApprovalDetailSerializer(ApprovalSerializer):
+    """A request with its reviews and whether the caller may decide."""
+
+    reviews = ReviewSerializer(many=True, read_only=True)
+    required = serializers.IntegerField(read_only=True)
+    approvals_given = serializers.IntegerField(read_only=True)
+    may_review = serializers.BooleanField(read_only=True)
+    may_review_reason = serializers.CharField(read_only=True)
+
+    class Meta(ApprovalSerializer.Meta):
+        fields = [
+            *ApprovalSerializer.Meta.fields,
+            "reviews",
+            "required",
+            "approvals_given",
+            "may_review",
+            "may_review_reason",
+        ]

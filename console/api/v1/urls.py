@@ -1,0 +1,89 @@
+"""Addresses below /api/v1/. Nouns end with a slash, verbs do not."""
+
+from __future__ import annotations
+
+from django.urls import URLPattern, path
+
+from console.api.exceptions import unknown_address
+from console.api.v1 import (
+    accounts,
+    approvals,
+    audit,
+    blobs,
+    configs,
+    deployments,
+    fleet,
+    metrics,
+    models,
+    openapi,
+    operations,
+    projects,
+    versions,
+)
+
+_MODEL = "projects/<slug:project>/models/<str:model>/"
+_VERSION = f"{_MODEL}versions/<str:version>/"
+_CONFIGS = f"{_MODEL}configs/"
+_DEPLOYMENTS = "projects/<slug:project>/deployments/"
+_DEPLOYMENT = f"{_DEPLOYMENTS}<uuid:deployment>/"
+
+urlpatterns: list[URLPattern] = [
+    path("projects/", projects.ProjectList.as_view()),
+    path("projects/<slug:project>/", projects.ProjectItem.as_view()),
+    path("projects/<slug:project>/members/", projects.MemberList.as_view()),
+    path("projects/<slug:project>/members/<str:username>/", projects.MemberItem.as_view()),
+    path("projects/<slug:project>/models/", models.ModelList.as_view()),
+    path(_MODEL, models.ModelItem.as_view()),
+    path(f"{_MODEL}versions/", versions.VersionList.as_view()),
+    path(_VERSION, versions.VersionItem.as_view()),
+    path(f"{_VERSION}files/", versions.VersionFiles.as_view()),
+    path(f"{_VERSION}checks/", versions.VersionChecks.as_view()),
+    path(f"{_VERSION}download", versions.VersionDownload.as_view()),
+    path(f"{_VERSION}submit", versions.VersionSubmit.as_view()),
+    *(
+        path(f"{_VERSION}{verb}", versions.VersionMove.as_view(verb=verb))
+        for verb in ("archive", "restore", "quarantine", "abandon")
+    ),
+    path(_CONFIGS, configs.ConfigList.as_view()),
+    path(f"{_CONFIGS}validate", configs.ConfigValidate.as_view()),
+    path(f"{_CONFIGS}<int:number>/", configs.ConfigItem.as_view()),
+    path(f"{_CONFIGS}<int:number>/diff", configs.ConfigDiff.as_view()),
+    path("environments/", fleet.EnvironmentList.as_view()),
+    path("environments/<slug:slug>/", fleet.EnvironmentItem.as_view()),
+    path("fleets/", fleet.FleetList.as_view()),
+    path("fleets/<slug:slug>/", fleet.FleetItem.as_view()),
+    path("nodes/", fleet.NodeList.as_view()),
+    path("nodes/join/", fleet.NodeJoin.as_view()),
+    path("nodes/<uuid:node>/", fleet.NodeItem.as_view()),
+    path("nodes/<uuid:node>/hello/", fleet.NodeHello.as_view()),
+    *(
+        path(f"nodes/<uuid:node>/{verb}", fleet.NodeMove.as_view(verb=verb))
+        for verb in ("cordon", "uncordon", "drain", "retire")
+    ),
+    path("join-tokens/", fleet.JoinTokenList.as_view()),
+    path("blobs/<str:sha256>", blobs.BlobItem.as_view()),
+    path(_DEPLOYMENTS, deployments.DeploymentList.as_view()),
+    path(f"{_DEPLOYMENTS}plan", deployments.DeploymentPlan.as_view()),
+    path(_DEPLOYMENT, deployments.DeploymentItem.as_view()),
+    path(f"{_DEPLOYMENT}plan", deployments.DeploymentItemPlan.as_view()),
+    path(f"{_DEPLOYMENT}routes", deployments.DeploymentRoutes.as_view()),
+    path(f"{_DEPLOYMENT}rollback", deployments.DeploymentRollback.as_view()),
+    path(f"{_DEPLOYMENT}infer", deployments.DeploymentInfer.as_view()),
+    path(f"{_DEPLOYMENT}rollouts/", deployments.RolloutList.as_view()),
+    path("approvals/", approvals.ApprovalList.as_view()),
+    path("approvals/<uuid:approval>/", approvals.ApprovalItem.as_view()),
+    path("approvals/<uuid:approval>/reviews/", approvals.ReviewList.as_view()),
+    path("approvals/<uuid:approval>/withdraw", approvals.ApprovalWithdraw.as_view()),
+    path("operations/", operations.OperationList.as_view()),
+    path("operations/<uuid:operation>/", operations.OperationItem.as_view()),
+    path("operations/<uuid:operation>/cancel", operations.OperationCancel.as_view()),
+    path("metrics/query", metrics.MetricsView.as_view()),
+    path("audit/", audit.AuditList.as_view()),
+    path("users/", accounts.UserList.as_view()),
+    path("api-keys/", accounts.TokenList.as_view()),
+    path("api-keys/<uuid:token>/", accounts.TokenItem.as_view()),
+    path("me/", accounts.MeView.as_view()),
+    path("openapi.json", openapi.SchemaView.as_view()),
+    path("", unknown_address),
+    path("<path:rest>", unknown_address),
+]

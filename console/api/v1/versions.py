@@ -1,0 +1,138 @@
+"""Versions of a model: a number, or the id while it has none yet."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from django.http import Http404
+from django.http.response import HttpResponseBase
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from console.api.blob_response import blob_response
+from console.api.v1.serializers.catalog import (
+    CheckSerializer,
+    FileSerializer,
+    FileWrite,
+    ReasonWrite,
+    VersionSerializer,
+    VersionWrite,
+)
+from console.api.v1.serializers.operations import OperationSerializer
+from console.api.views import ApiView, accepted
+from registry.models import ModelVersion
+from registry.selectors import versions as selectors
+from registry.services import versions as services
+
+
+class VersionList(ApiView):
+    """Versions of a model."""
+
+    @extend_schema(
+        summary="List versions",
+        parameters=[OpenApiParameter("state"), OpenApiParameter("number")],
+        responses=VersionSerializer(many=True),
+    )
+    def get(self, request: Request, project: str, model: str) -> Response:
+        rows = selectors.versions_visible_to(self.actor).filter(model=self.model)
+        return self.page(rows, VersionSerializer, filters=("state", "number"))
+
+    @extend_schema(summary="Begin a version", request=VersionWrite, responses={201: VersionSerializer})
+    def post(self, request: Request, project: str, model: str) -> Response:
+        version = services.version_create(model=self.model, **self.read(VersionWrite), actor=self.actor)
+        return Response(VersionSerializer(version).data, status=201)
+
+
+class VersionView(ApiView):
+    """Base of what is below one version."""
+
+    @property
+    def version(self) -> ModelVersion:
+        """Return the version of the address, by number or id."""
+        name: str = self.kwargs["version"]
+        if name.isascii() and name.isdigit() and len(name) <= 9:
+            return selectors.version_by_number(self.model, int(name))
+        try:
+            version = selectors.version_get(self.actor, uuid.UUID(name))
+        except ValueError:
+            raise Http404 from None
+        if version.model_id != self.model.pk:
+            raise Http404
+        return version
+
+
+class VersionItem(VersionView):
+    """One version."""
+
+    @extend_schema(summary="Read a version", responses=VersionSerializer)
+    def get(self, request: Request, **_address: Any) -> Response:
+        return Response(VersionSerializer(self.version).data)
+
+
+class VersionSubmit(VersionView):
+    """Start the checks."""
+
+    @extend_schema(summary="Submit a version for checks", request=None, responses={202: OperationSerializer})
+    def post(self, request: Request, **_address: Any) -> Response:
+        operation = services.version_submit(version=self.version, actor=self.actor)
+        return accepted(operation.pk, OperationSerializer(operation).data)
+
+
+class VersionFiles(VersionView):
+    """Files of a version."""
+
+    @extend_schema(summary="List files", responses=FileSerializer(many=True))
+    def get(self, request: Request, **_address: Any) -> Response:
+        return self.page(self.version.files.select_related("blob"), FileSerializer)
+
+    @extend_schema(summary="Add a file that is stored already", request=FileWrite, responses={201: FileSerializer})
+    def post(self, request: Request, **_address: Any) -> Response:
+        file = services.version_attach_blob(version=self.version, **self.read(FileWrite), actor=self.actor)
+        return Response(FileSerializer(file).data, status=201)
+
+
+class VersionChecks(VersionView):
+    """Verdicts about a version."""
+
+    @extend_schema(summary="List checks", responses=CheckSerializer(many=True))
+    def get(self, request: Request, **_address: Any) -> Response:
+        return self.page(self.version.checks.all(), CheckSerializer)
+
+
+class VersionDownload(VersionView):
+    """The bytes of one file."""
+
+    @extend_schema(
+        summary="Download a file",
+        parameters=[OpenApiParameter("path", required=True), OpenApiParameter("Range", location="header")],
+        responses={(200, "application/octet-stream"): OpenApiTypes.BINARY},
+    )
+    def get(self, request: Request, **_address: Any) -> HttpResponseBase:
+        path = request.query_params.get("path", "")
+        file = self.version.files.select_related("blob").filter(path=path).first()
+        if file is None:
+            raise Http404
+        return blob_response(request, file.blob, filename=path.rpartition("/")[2])
+
+
+class VersionMove(VersionView):
+    """Archive, restore, quarantine or abandon a version (``verb`` from the address)."""
+
+    verb = ""
+
+    @extend_schema(summary="Move a version to another state", request=ReasonWrite, responses=VersionSerializer)
+    def post(self, request: Request, **_address: Any) -> Response:
+        version, reason = self.version, self.read(ReasonWrite)["reason"]
+        if self.verb == "archive":
+            services.version_archive(version=version, actor=self.actor)
+        elif self.verb == "restore":
+            services.version_restore(version=version, actor=self.actor)
+        elif self.verb == "quarantine":
+            services.version_quarantine(version=version, reason=reason, actor=self.actor)
+        else:
+            services.version_abandon(version=version, reason=reason, actor=self.actor)
+        version.refresh_from_db()
+        return Response(VersionSerializer(version).data)

@@ -1,0 +1,142 @@
+"""What every address of the API does alike: who calls, what the token allows, replays, pages, sparse fields."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from django.core.exceptions import ValidationError as DjangoValidationError
+from django.db.models import QuerySet
+from django.utils.functional import cached_property
+from django.utils.translation import gettext as _
+from rest_framework.negotiation import BaseContentNegotiation, DefaultContentNegotiation
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.serializers import BaseSerializer
+from rest_framework.views import APIView
+
+from console.api.idempotency import Replay
+from console.api.pagination import NewestFirst
+from console.identity.actors import actor_of
+from registry.domain.actors import Actor
+from registry.errors import PermissionDenied
+from registry.models import Project, RegisteredModel
+from registry.selectors import accounts, models
+
+SAFE_METHODS = {"GET", "HEAD", "OPTIONS"}
+
+
+class _Replayed(Exception):
+    def __init__(self, response: Response) -> None:
+        super().__init__()
+        self.response = response
+
+
+class AlwaysJson(BaseContentNegotiation):
+    """Answers JSON whatever the Accept header says: a node that asks for octets still understands a problem."""
+
+    def select_parser(self, request: Request, parsers: Any) -> Any:
+        """Return the parser for the body's content type, None (415) when there is none."""
+        return DefaultContentNegotiation().select_parser(request, parsers)
+
+    def select_renderer(self, request: Request, renderers: Any, format_suffix: str | None = None) -> Any:
+        """Return the first renderer."""
+        return renderers[0], renderers[0].media_type
+
+
+class ApiView(APIView):
+    """Base of all views: signed-in people and tokens with the scope; nodes are refused.
+
+    ``write_scope`` is what a token needs for unsafe methods; ``keeps_answers`` False keeps answers with secrets out
+    of the store of idempotent answers.
+    """
+
+    write_scope: ClassVar[str] = "write"
+    keeps_answers: ClassVar[bool] = True
+    content_negotiation_class = AlwaysJson
+    _replay: Replay | None = None
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """Refuse callers without identity or scope, then answer repeated writes from the store."""
+        super().initial(request, *args, **kwargs)
+        scope = "read" if request.method in SAFE_METHODS else self.write_scope
+        if not self.actor.has_scope(scope):
+            raise PermissionDenied(_("The token needs the scope %(scope)s for this.") % {"scope": scope})
+        if self.keeps_answers:
+            self._replay = Replay(request, str(self.actor.user_id))
+            if self._replay.earlier is not None:
+                raise _Replayed(self._replay.earlier)
+
+    def handle_exception(self, exc: Exception) -> Response:
+        """Return the stored answer of a replay, else the problem document."""
+        if isinstance(exc, _Replayed):
+            return exc.response
+        return super().handle_exception(exc)
+
+    def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
+        """Keep the answer for a repeated request; never let intermediaries keep it."""
+        if self._replay is not None:
+            self._replay.keep(response)
+        response.headers.setdefault("Cache-Control", "no-store")
+        return super().finalize_response(request, response, *args, **kwargs)
+
+    @cached_property
+    def actor(self) -> Actor:
+        """Return who calls. Raises NotAuthenticated for nobody and for nodes."""
+        return actor_of(self.request)
+
+    @cached_property
+    def project(self) -> Project:
+        """Return the project of the address. Raises NotFound for those who are not members."""
+        return accounts.project_get(self.actor, self.kwargs["project"])
+
+    @cached_property
+    def model(self) -> RegisteredModel:
+        """Return the registered model of the address. Raises NotFound for those who are not members."""
+        return models.model_get(self.actor, self.kwargs["project"], self.kwargs["model"])
+
+    def read(self, serializer: type[BaseSerializer[Any]]) -> dict[str, Any]:
+        """Return the validated body. Raises ValidationError with the fields."""
+        given = serializer(data=self.request.data)
+        given.is_valid(raise_exception=True)
+        return dict(given.validated_data)
+
+    def page(
+        self,
+        rows: QuerySet[Any],
+        serializer: type[BaseSerializer[Any]],
+        filters: tuple[str, ...] = (),
+        ordering: tuple[str, ...] = (),
+    ) -> Response:
+        """Return one page.
+
+        ``?<filter>=a,b`` keeps rows with one of the values, ``?fields=a,b`` keeps only those fields, and
+        ``?ordering=created_at`` puts the oldest first. Bad values of a filter match nothing.
+        """
+        for name in filters:
+            wanted = self.request.query_params.get(name)
+            if wanted:
+                rows = _matching(rows, name, wanted.split(","))
+        paginator = NewestFirst()
+        if ordering:
+            paginator.ordering = ordering
+        elif self.request.query_params.get("ordering") == "created_at":
+            paginator.ordering = ("created_at", "id")
+        page = paginator.paginate_queryset(rows, self.request, view=self)
+        documents = serializer(page, many=True, context={"request": self.request}).data
+        wanted_fields = self.request.query_params.get("fields")
+        if wanted_fields:
+            kept = set(wanted_fields.split(","))
+            documents = [{key: value for key, value in row.items() if key in kept} for row in documents]
+        return paginator.get_paginated_response(documents)
+
+
+def _matching(rows: QuerySet[Any], name: str, values: list[str]) -> QuerySet[Any]:
+    try:
+        return rows.filter(**{f"{name}__in": values})
+    except (ValueError, DjangoValidationError):
+        return rows.none()
+
+
+def accepted(operation_id: Any, document: dict[str, Any]) -> Response:
+    """Return 202 with the address of the operation to follow."""
+    return Response(document, status=202, headers={"Location": f"/api/v1/operations/{operation_id}/"})

@@ -1,0 +1,64 @@
+"""Entry point of the web server: raw ASGI apps for uploads and streams, Django for everything else."""
+
+from __future__ import annotations
+
+import os
+import re
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")  # noqa: TID251
+
+from django.core.asgi import get_asgi_application
+
+_django = get_asgi_application()
+
+from django.conf import settings  # noqa: E402
+
+from console.api.operation_events import OperationEventsApp  # noqa: E402
+from console.identity.asgi import authenticate  # noqa: E402
+from console.live.asgi import LiveApp  # noqa: E402
+from console.live.hub import Hub  # noqa: E402
+from console.live.rendering import render_in_thread  # noqa: E402
+from console.live.source import RedisSource  # noqa: E402
+from console.uploads.asgi import UploadsApp  # noqa: E402
+
+_EVENTS = re.compile(r"/api/v1/operations/([0-9a-f-]{36})/events")
+
+
+class Application:
+    """Sends each request to the app that answers it, and ends the streams when the server stops."""
+
+    def __init__(self) -> None:
+        self._hub = Hub(RedisSource(settings.REDIS_URL), render_in_thread)
+        self._live = LiveApp(self._hub, authenticate)
+        self._operation_events = OperationEventsApp(self._hub, authenticate)
+        self._uploads = UploadsApp()
+
+    async def __call__(self, scope: Mapping[str, Any], receive: Any, send: Any) -> None:
+        """Serve one connection scope."""
+        if scope["type"] == "lifespan":
+            return await self._lifespan(receive, send)
+        path = scope.get("path", "")
+        events = _EVENTS.fullmatch(path)
+        if scope["type"] != "http":
+            return
+        if path == "/live/stream":
+            await self._live(scope, receive, send)
+        elif events is not None:
+            await self._operation_events(scope, receive, send, uuid.UUID(events[1]))
+        elif path == "/api/v1/uploads" or path.startswith("/api/v1/uploads/"):
+            await self._uploads(scope, receive, send)
+        else:
+            await _django(dict(scope), receive, send)
+
+    async def _lifespan(self, receive: Any, send: Any) -> None:
+        await receive()
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        await self._hub.close()
+        await send({"type": "lifespan.shutdown.complete"})
+
+
+application = Application()

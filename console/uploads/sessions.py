@@ -1,0 +1,134 @@
+"""What an upload request may touch: the row, the right to it, the lock on its bytes. Blocking, with database access."""
+
+from __future__ import annotations
+
+import uuid
+from typing import NoReturn
+
+from django.utils import timezone
+from django.utils.translation import gettext as _
+
+from console.uploads.protocol import ProtocolError
+from console.uploads.staging import Busy, StagedFile, staged_size
+from registry.domain.actors import Actor
+from registry.errors import NotFound, ValidationFailed
+from registry.models import ModelVersion, Upload, UploadState
+from registry.selectors.permissions import can
+from registry.services import uploads
+from registry.services.permissions import require
+
+_ENDED = {UploadState.FAILED, UploadState.TERMINATED}
+
+
+def find(actor: Actor, upload_id: uuid.UUID) -> Upload:
+    """Return an upload that the actor may write to.
+
+    Raises:
+        NotFound: there is none, or the actor does not see its project.
+        PermissionDenied: the actor sees the project but may not write.
+        ProtocolError: 410, it has ended or expired.
+    """
+    upload = Upload.objects.select_related("version__model__project").filter(pk=upload_id).first()
+    if upload is None or not can(actor, "project.view", upload.version):
+        raise NotFound(_("There is no such upload."))
+    require(actor, "version.write", upload.version)
+    is_expired = upload.state == UploadState.RECEIVING and upload.expires_at <= timezone.now()
+    if upload.state in _ENDED or is_expired:
+        raise ProtocolError(410, upload.error or _("The upload has ended; start a new one."), "gone")
+    return upload
+
+
+def create(actor: Actor, metadata: dict[str, str], length: int) -> Upload:
+    """Begin the upload that the metadata describes: ``version`` (id), ``path`` (or ``filename``), ``sha256``."""
+    path = metadata.get("path") or metadata.get("filename") or ""
+    upload = uploads.upload_create(
+        version=_version(actor, metadata.get("version", "")),
+        path=path,
+        length=length,
+        sha256=metadata.get("sha256", "").lower(),
+        actor=actor,
+    )
+    staging = uploads.staging_path(upload.pk)
+    staging.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with StagedFile(staging) as staged:
+        staged.settle(0)
+    if length == 0:
+        upload = uploads.upload_received(upload_id=upload.pk)
+    return upload
+
+
+def _version(actor: Actor, text: str) -> ModelVersion:
+    try:
+        version_id = uuid.UUID(text)
+    except ValueError:
+        detail = _("Upload-Metadata must name the version by its id.")
+        raise ValidationFailed(detail, errors=[{"field": "version", "message": detail}]) from None
+    version = ModelVersion.objects.select_related("model__project").filter(pk=version_id).first()
+    if version is None or not can(actor, "project.view", version):
+        raise NotFound(_("There is no such version."))
+    return version
+
+
+def present_offset(upload: Upload) -> int:
+    """Return how many bytes count: those that the database knows and that are really on disk."""
+    if upload.state != UploadState.RECEIVING:
+        return upload.length
+    return min(upload.offset, staged_size(uploads.staging_path(upload.pk)))
+
+
+def begin(actor: Actor, upload_id: uuid.UUID, offset: int) -> tuple[Upload, StagedFile]:
+    """Lock an upload for one PATCH at ``offset``; the caller closes the file.
+
+    Raises:
+        ProtocolError: 423 while another PATCH runs, 409 for another offset; and what ``find`` raises.
+    """
+    find(actor, upload_id)
+    try:
+        staged = StagedFile(uploads.staging_path(upload_id))
+    except Busy:
+        raise ProtocolError(423, _("Another request writes to this upload."), "locked") from None
+    try:
+        upload = find(actor, upload_id)  # Again, now that nobody else can move it.
+        if upload.state != UploadState.RECEIVING:
+            _refuse_offset(upload.length)
+        present = staged.settle(upload.offset)
+        if present != upload.offset:
+            uploads.upload_advance(upload_id=upload_id, from_offset=upload.offset, to_offset=present)
+            upload.offset = present
+        if present != offset:
+            _refuse_offset(present)
+    except BaseException:
+        staged.close()
+        raise
+    return upload, staged
+
+
+def _refuse_offset(present: int) -> NoReturn:
+    detail = _("The upload is at byte %(offset)d.") % {"offset": present}
+    raise ProtocolError(409, detail, "offset_mismatch")
+
+
+def commit(upload: Upload, staged: StagedFile, committed: int) -> int:
+    """Record the bytes of ``staged`` and return the offset; the last byte makes the upload received."""
+    is_complete = staged.offset == upload.length
+    if is_complete:
+        staged.sync()
+    if staged.offset != committed:
+        uploads.upload_advance(upload_id=upload.pk, from_offset=committed, to_offset=staged.offset)
+    if is_complete:
+        uploads.upload_received(upload_id=upload.pk)
+    return staged.offset
+
+
+def terminate(actor: Actor, upload_id: uuid.UUID) -> None:
+    """End an upload and delete its bytes; 423 while a PATCH runs."""
+    upload = find(actor, upload_id)
+    if upload.state == UploadState.STORED:
+        raise ProtocolError(410, _("The file belongs to its version already."), "gone")
+    try:
+        staged = StagedFile(uploads.staging_path(upload_id))
+    except Busy:
+        raise ProtocolError(423, _("Another request writes to this upload."), "locked") from None
+    with staged:
+        uploads.upload_terminate(upload_id=upload_id, actor=actor)
+        uploads.staging_path(upload_id).unlink(missing_ok=True)
