@@ -117,7 +117,8 @@ class ServingTable:
         model.ready = {_key(served): served for served in units}
         model.states = {_key(served): (served.version, ModelState.READY, "") for served in units}
         model.refresh()
-        return [served for served in previous.values() if served not in units]
+        kept = {id(served) for served in units}
+        return [served for served in previous.values() if id(served) not in kept]
 
     def note(self, name: str, key: str, version: int, state: ModelState, reason: str = "") -> None:
         """Record the state of a unit for the index; a ready one is recorded by ``put``."""
