@@ -43,8 +43,11 @@ class NodeClient(Protocol):
     async def put_desired(self, desired: Desired) -> Observed:
         """Hand over the whole wanted state; the same state twice is success. CONFLICT: the node knows a newer one."""
 
-    async def observed(self, *, after: int, timeout_seconds: float) -> Observed:
-        """Return what the node sees, as soon as its sequence is above ``after`` or after ``timeout_seconds``."""
+    async def observed(self, *, after: int | None, timeout_seconds: float) -> Observed:
+        """Return what the node sees, as soon as its sequence is above ``after`` or after ``timeout_seconds``.
+
+        With ``after`` None it answers at once.
+        """
 
     async def infer(
         self, model: str, body: dict[str, Any], *, target: Target, timeout_seconds: float

@@ -118,9 +118,9 @@ class FakeNodeClient:
         self._node.accept(Desired.from_json(desired.to_json()))
         return self._answer()
 
-    async def observed(self, *, after: int, timeout_seconds: float) -> Observed:
+    async def observed(self, *, after: int | None, timeout_seconds: float) -> Observed:
         self._arrive()
-        while self._node.sequence <= after:
+        while after is not None and self._node.sequence <= after:
             self._node.changed.clear()
             try:
                 await asyncio.wait_for(self._node.changed.wait(), timeout_seconds)

@@ -51,7 +51,9 @@ class FlotillaNodeClient:
         answer = await self._admin("PUT", "/v1/desired", body=desired.to_json())
         return self._read_observed(answer)
 
-    async def observed(self, *, after: int, timeout_seconds: float) -> Observed:
+    async def observed(self, *, after: int | None, timeout_seconds: float) -> Observed:
+        if after is None:
+            return self._read_observed(await self._admin("GET", "/v1/observed"))
         query = {"after": str(after), "timeout": f"{timeout_seconds:g}"}
         answer = await self._admin("GET", "/v1/observed", query=query, wait=timeout_seconds)
         return self._read_observed(answer)

@@ -20,6 +20,7 @@ from registry.services.uploads import uploads_expire
 from workers import reconcile
 from workers.locks import Contended, advisory_lock
 from workers.tasks import sweeping
+from workers.tasks.hints import sender
 from workers.tasks.operations import work_on
 
 
@@ -41,7 +42,7 @@ def reconcile_deployment(deployment_id: str) -> None:
     """Look at one deployment and push the nodes that are behind."""
     with suppress(Contended):
         for node_id in reconcile.reconcile_deployment(uuid.UUID(deployment_id)):
-            reconcile_node.apply_async((str(node_id),), queue="control", retry=False)
+            sender.send(reconcile_node.name, node_id, "control")
 
 
 @shared_task(name="workers.sweep")
@@ -49,11 +50,11 @@ def sweep() -> None:
     """Find what lost hints left behind: due operations, nodes behind, deployments that have not settled."""
     now = timezone.now()
     for operation_id, queue in sweeping.due_operations(now):
-        run_operation.apply_async((operation_id,), queue=queue, retry=False)
+        sender.send(run_operation.name, operation_id, queue)
     for node_id in sweeping.nodes_behind():
-        reconcile_node.apply_async((node_id,), queue="control", retry=False)
+        sender.send(reconcile_node.name, node_id, "control")
     for deployment_id in sweeping.deployments_unsettled(now):
-        reconcile_deployment.apply_async((deployment_id,), queue="control", retry=False)
+        sender.send(reconcile_deployment.name, deployment_id, "control")
 
 
 @shared_task(name="workers.seal_audit")
