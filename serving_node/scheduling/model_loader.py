@@ -28,6 +28,7 @@ from serving_node.observability.statistics import ModelStatistics
 from serving_node.scheduling.instances import InstanceThread
 from serving_node.scheduling.io_rules import IoRules
 from serving_node.scheduling.policy import batch_policy
+from serving_node.scheduling.reshaping import reshaping
 from serving_node.scheduling.scheduler import Scheduler
 from serving_node.scheduling.served_model import ServedModel
 from serving_node.scheduling.warmup import warm_up
@@ -161,14 +162,15 @@ class _Loader:
         try:
             signature = model.signature()
             config = self._completed(signature)
+            rules = IoRules(config)
             for label, device in devices_of(config):
-                instances.append((label, model.create_instance(device, config)))
+                instances.append((label, reshaping(model.create_instance(device, config), rules)))
         except BaseException:
             for _, instance in instances:
                 instance.close()
             model.close()
             raise
-        return _Opened(config, signature, IoRules(config), model, instances)
+        return _Opened(config, signature, rules, model, instances)
 
     def warm(self, opened: _Opened) -> None:
         """Warm up every instance."""

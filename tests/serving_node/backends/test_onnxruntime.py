@@ -146,6 +146,20 @@ async def test_fixed_shape_model_is_served_without_batching(tmp_path: Path) -> N
     await model.close()
 
 
+async def test_reshape_is_undone_for_the_client(tmp_path: Path) -> None:
+    folder = onnx_models.save_identity(tmp_path / "1" / "model.onnx", TensorProto.FLOAT, ["N"]).parent
+    model = await load(
+        folder,
+        'backend: "onnxruntime" max_batch_size: 4'
+        ' input { name: "x" data_type: TYPE_FP32 dims: 1 reshape { } }'
+        ' output { name: "y" data_type: TYPE_FP32 dims: 1 reshape { } }',
+    )
+    data = np.array([[1], [2], [3]], np.float32)
+    (response,) = await infer(model, [Tensor.from_numpy("x", data, "FP32")])
+    assert arrays(response)["y"].tolist() == data.tolist()
+    await model.close()
+
+
 async def test_engine_error_reaches_the_client_as_internal(tmp_path: Path) -> None:
     model = await load(onnx_models.save_gather(tmp_path / "1" / "model.onnx").parent)
     (response,) = await infer(model, [Tensor.from_numpy("i", np.array([[9]]), "INT64")])
