@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 from hypothesis import strategies as st
 
@@ -57,7 +57,7 @@ def scalars(field: FieldDescriptor) -> st.SearchStrategy[Any]:
 @st.composite
 def messages(draw: st.DrawFn, message: Message) -> Message:
     """Fill ``message`` with some of its fields and return it."""
-    descriptor: Descriptor = message.DESCRIPTOR
+    descriptor: Any = message.DESCRIPTOR
     taken: set[str] = set()
     for field in (
         draw(st.lists(st.sampled_from(list(descriptor.fields)), max_size=4, unique=True)) if descriptor.fields else []

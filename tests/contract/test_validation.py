@@ -484,6 +484,8 @@ def test_a_name_must_equal_the_folder_and_may_be_left_out() -> None:
 
 
 VALID = [
+    'name: "m" platform: "tensorrt_plan" input { name: "X" data_type: TYPE_FP32 dims: [1, 2, 3] is_shape_tensor: true'
+    ' is_non_linear_format_io: true } output { name: "Y" data_type: TYPE_FP32 dims: 4 }',
     BASE,
     BASE + "dynamic_batching {}",
     BASE + "dynamic_batching { preserve_ordering: true default_queue_policy { timeout_action: DELAY } }",
