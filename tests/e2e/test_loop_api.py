@@ -1,4 +1,4 @@
-"""The loop from CI: push, configure, deploy, predict, canary, roll back, approve; with the SDK, the command and tritonclient."""
+"""The loop from CI: push, configure, deploy, predict, canary, roll back, approve; SDK, command and tritonclient."""
 
 from __future__ import annotations
 
