@@ -13,7 +13,7 @@ app = Celery("flotilla")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.conf.beat_schedule = schedule.BEAT
 app.conf.task_routes = schedule.ROUTES
-app.autodiscover_tasks(["workers"])
+app.conf.imports = ("workers.tasks.definitions",)
 
 
 @signals.setup_logging.connect

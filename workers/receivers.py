@@ -8,20 +8,19 @@ from typing import Any
 from django.dispatch import receiver
 
 from registry import signals
-from workers import tasks
-from workers.tasks.hints import sender
+from workers.tasks.hints import RECONCILE_DEPLOYMENT, RECONCILE_NODE, RUN_OPERATION, sender
 
 
 @receiver(signals.operation_ready)
 def _operation_ready(operation_id: uuid.UUID, queue: str, **kwargs: Any) -> None:
-    sender.send(tasks.run_operation.name, operation_id, queue)
+    sender.send(RUN_OPERATION, operation_id, queue)
 
 
 @receiver(signals.node_desired_changed)
 def _node_desired_changed(node_id: uuid.UUID, **kwargs: Any) -> None:
-    sender.send(tasks.reconcile_node.name, node_id, "control")
+    sender.send(RECONCILE_NODE, node_id, "control")
 
 
 @receiver(signals.deployment_touched)
 def _deployment_touched(deployment_id: uuid.UUID, **kwargs: Any) -> None:
-    sender.send(tasks.reconcile_deployment.name, deployment_id, "control")
+    sender.send(RECONCILE_DEPLOYMENT, deployment_id, "control")

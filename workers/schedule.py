@@ -9,10 +9,11 @@ from celery.beat import Scheduler
 from django.db import DatabaseError, connection
 
 from workers.locks import lock_key
+from workers.tasks.hints import RUN_OPERATION
 
 _log = logging.getLogger(__name__)
 
-ROUTES = {"workers.run_operation": {"queue": "jobs"}}
+ROUTES = {RUN_OPERATION: {"queue": "jobs"}}
 
 
 def _every(seconds: float, task: str) -> dict[str, Any]:

@@ -13,6 +13,10 @@ from celery import current_app
 from kombu.exceptions import KombuError
 from redis.exceptions import RedisError
 
+RUN_OPERATION = "workers.run_operation"
+RECONCILE_NODE = "workers.reconcile_node"
+RECONCILE_DEPLOYMENT = "workers.reconcile_deployment"
+
 _log = logging.getLogger(__name__)
 
 # A caller waits at most one connect plus one answer (2 s), and after a failure not at all for a while.
