@@ -1,0 +1,213 @@
+"""Everything of inference.GRPCInferenceService and grpc.health.v1.Health except the infer methods."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from google.protobuf.message import DecodeError, Message
+
+from serving_node.contract.errors import ErrorCode
+from serving_node.contract.proto import grpc_service_pb2 as pb
+from serving_node.contract.proto import health_pb2
+from serving_node.core.errors import InferenceError
+from serving_node.dataplane import DataPlane
+from serving_node.frontends.grpc.connection import Method
+from serving_node.frontends.grpc.infer import InferService
+from serving_node.frontends.grpc.status import STATUS_OF
+from serving_node.frontends.load_parameters import SHARED_MEMORY_DISABLED, TRACE_OFF, LoadParameters
+from serving_node.wire.grpc import GrpcCall, GrpcError, GrpcStatus
+
+_log = logging.getLogger(__name__)
+_PREFIX = "/inference.GRPCInferenceService/"
+
+
+class Services:
+    """The methods by path, for ``GrpcConnection``."""
+
+    def __init__(self, dataplane: DataPlane, infer: InferService) -> None:
+        self._dataplane = dataplane
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.methods: dict[bytes, Method] = {}
+        self._add("ModelInfer", Method(unary=infer.infer))
+        self._add("ModelStreamInfer", Method(open_stream=infer.open_stream))
+        for name, request, handler in (
+            ("ServerLive", pb.ServerLiveRequest, self._server_live),
+            ("ServerReady", pb.ServerReadyRequest, self._server_ready),
+            ("ModelReady", pb.ModelReadyRequest, self._model_ready),
+            ("ServerMetadata", pb.ServerMetadataRequest, self._server_metadata),
+            ("ModelMetadata", pb.ModelMetadataRequest, self._model_metadata),
+            ("ModelConfig", pb.ModelConfigRequest, self._model_config),
+            ("ModelStatistics", pb.ModelStatisticsRequest, self._statistics),
+            ("RepositoryIndex", pb.RepositoryIndexRequest, self._index),
+            ("SystemSharedMemoryStatus", pb.SystemSharedMemoryStatusRequest, self._system_status),
+            ("SystemSharedMemoryRegister", pb.SystemSharedMemoryRegisterRequest, self._no_shared_memory),
+            ("SystemSharedMemoryUnregister", pb.SystemSharedMemoryUnregisterRequest, self._no_shared_memory),
+            ("CudaSharedMemoryStatus", pb.CudaSharedMemoryStatusRequest, self._cuda_status),
+            ("CudaSharedMemoryRegister", pb.CudaSharedMemoryRegisterRequest, self._no_shared_memory),
+            ("CudaSharedMemoryUnregister", pb.CudaSharedMemoryUnregisterRequest, self._no_shared_memory),
+            ("TraceSetting", pb.TraceSettingRequest, self._trace_setting),
+            ("LogSettings", pb.LogSettingsRequest, self._log_settings),
+        ):
+            self._add(name, Method(unary=_unary(request, handler)))
+        self._add("RepositoryModelLoad", Method(unary=self._later(pb.RepositoryModelLoadRequest, self._load)))
+        self._add("RepositoryModelUnload", Method(unary=self._later(pb.RepositoryModelUnloadRequest, self._unload)))
+        check = _unary(health_pb2.HealthCheckRequest, self._health)
+        self.methods[b"/grpc.health.v1.Health/Check"] = Method(unary=check)
+
+    def _add(self, name: str, method: Method) -> None:
+        self.methods[(_PREFIX + name).encode()] = method
+
+    def _later(
+        self, request_type: type[Any], handler: Callable[[Any], Awaitable[Message]]
+    ) -> Callable[[GrpcCall, bytes | memoryview], None]:
+        """Return a unary handler that runs a coroutine. It runs to its end even when the client leaves."""
+
+        async def run(call: GrpcCall, request: Message) -> None:
+            try:
+                _reply(call, await handler(request))
+            except InferenceError as error:
+                call.finish(STATUS_OF[error.code], error.message)
+            except Exception:
+                _log.exception("gRPC method failed")
+                call.finish(GrpcStatus.INTERNAL, "internal error")
+
+        def serve(call: GrpcCall, message: bytes | memoryview) -> None:
+            task = asyncio.get_running_loop().create_task(run(call, _parse(request_type, message)))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+        return serve
+
+    # -- server
+
+    def _server_live(self, request: pb.ServerLiveRequest) -> Message:
+        return pb.ServerLiveResponse(live=self._dataplane.server_live())
+
+    def _server_ready(self, request: pb.ServerReadyRequest) -> Message:
+        return pb.ServerReadyResponse(ready=self._dataplane.server_ready())
+
+    def _server_metadata(self, request: pb.ServerMetadataRequest) -> Message:
+        server = self._dataplane.server_metadata()
+        return pb.ServerMetadataResponse(name=server.name, version=server.version, extensions=server.extensions)
+
+    def _health(self, request: health_pb2.HealthCheckRequest) -> Message:
+        status = health_pb2.HealthCheckResponse
+        return status(status=status.SERVING if self._dataplane.server_ready() else status.NOT_SERVING)
+
+    def _trace_setting(self, request: pb.TraceSettingRequest) -> Message:
+        if any(setting.value for setting in request.settings.values()):
+            raise InferenceError(ErrorCode.UNSUPPORTED, "tracing is not available")
+        response = pb.TraceSettingResponse()
+        for name, values in TRACE_OFF.items():
+            response.settings[name].value.extend(values)
+        return response
+
+    def _log_settings(self, request: pb.LogSettingsRequest) -> Message:
+        changes: dict[str, Any] = {}
+        for name, setting in request.settings.items():
+            choice = setting.WhichOneof("parameter_choice")
+            if choice is not None:
+                changes[name] = getattr(setting, choice)
+        settings = self._dataplane.update_log_settings(changes) if changes else self._dataplane.log_settings()
+        response = pb.LogSettingsResponse()
+        for name, value in settings.items():
+            if isinstance(value, bool):
+                response.settings[name].bool_param = value
+            elif isinstance(value, int):
+                response.settings[name].uint32_param = value
+            else:
+                response.settings[name].string_param = str(value)
+        return response
+
+    # -- models
+
+    def _model_ready(self, request: pb.ModelReadyRequest) -> Message:
+        return pb.ModelReadyResponse(ready=self._dataplane.model_ready(request.name, request.version))
+
+    def _model_metadata(self, request: pb.ModelMetadataRequest) -> Message:
+        model = self._dataplane.model_metadata(request.name, request.version)
+        response = pb.ModelMetadataResponse(name=model.name, versions=model.versions, platform=model.platform)
+        for tensor in model.inputs:
+            response.inputs.add(name=tensor.name, datatype=tensor.datatype, shape=tensor.shape)
+        for tensor in model.outputs:
+            response.outputs.add(name=tensor.name, datatype=tensor.datatype, shape=tensor.shape)
+        return response
+
+    def _model_config(self, request: pb.ModelConfigRequest) -> Message:
+        return pb.ModelConfigResponse(config=self._dataplane.model_config(request.name, request.version))
+
+    def _statistics(self, request: pb.ModelStatisticsRequest) -> Message:
+        return pb.ModelStatisticsResponse(model_stats=self._dataplane.statistics(request.name, request.version))
+
+    # -- repository
+
+    def _index(self, request: pb.RepositoryIndexRequest) -> Message:
+        _refuse_repository(request.repository_name)
+        response = pb.RepositoryIndexResponse()
+        for entry in self._dataplane.repository_index(request.ready):
+            state = entry.state.value if entry.state is not None else ""
+            response.models.add(name=entry.name, version=entry.version, state=state, reason=entry.reason)
+        return response
+
+    async def _load(self, request: pb.RepositoryModelLoadRequest) -> Message:
+        _refuse_repository(request.repository_name)
+        parameters = LoadParameters()
+        for name, value in request.parameters.items():
+            choice = value.WhichOneof("parameter_choice")
+            parameters.add(name, getattr(value, choice) if choice else None)
+        await self._dataplane.load(request.model_name, parameters.config, parameters.files)
+        return pb.RepositoryModelLoadResponse()
+
+    async def _unload(self, request: pb.RepositoryModelUnloadRequest) -> Message:
+        _refuse_repository(request.repository_name)
+        dependents = False
+        if "unload_dependents" in request.parameters:
+            dependents = request.parameters["unload_dependents"].bool_param
+        await self._dataplane.unload(request.model_name, dependents)
+        return pb.RepositoryModelUnloadResponse()
+
+    # -- shared memory
+
+    def _system_status(self, request: pb.SystemSharedMemoryStatusRequest) -> Message:
+        if request.name:
+            sentence = f"Unable to find system shared memory region: '{request.name}'"
+            raise InferenceError(ErrorCode.NOT_FOUND, sentence)
+        return pb.SystemSharedMemoryStatusResponse()
+
+    def _cuda_status(self, request: pb.CudaSharedMemoryStatusRequest) -> Message:
+        if request.name:
+            sentence = f"Unable to find cuda shared memory region: '{request.name}'"
+            raise InferenceError(ErrorCode.NOT_FOUND, sentence)
+        return pb.CudaSharedMemoryStatusResponse()
+
+    def _no_shared_memory(self, request: Message) -> Message:
+        raise InferenceError(ErrorCode.UNSUPPORTED, SHARED_MEMORY_DISABLED)
+
+
+def _refuse_repository(name: str) -> None:
+    if name:
+        raise InferenceError(ErrorCode.UNSUPPORTED, "'repository_name' specification is not supported")
+
+
+def _unary(
+    request_type: type[Any], handler: Callable[[Any], Message]
+) -> Callable[[GrpcCall, bytes | memoryview], None]:
+    def serve(call: GrpcCall, message: bytes | memoryview) -> None:
+        _reply(call, handler(_parse(request_type, message)))
+
+    return serve
+
+
+def _parse(request_type: type[Any], message: bytes | memoryview) -> Any:
+    try:
+        return request_type.FromString(bytes(message))
+    except DecodeError as error:
+        raise GrpcError(GrpcStatus.INTERNAL, f"failed to parse the request: {error}") from error
+
+
+def _reply(call: GrpcCall, response: Message) -> None:
+    raw = response.SerializeToString()
+    call.reply([raw], len(raw))
