@@ -54,6 +54,7 @@ class PostgresCluster:
             "max_connections": "200",
             "shared_buffers": "64MB",
             "log_min_messages": "warning",
+            "log_checkpoints": "off",
         }
         flags = [part for name, value in options.items() for part in ("-c", f"{name}={value}")]
         return [str(self.binaries / "postgres"), "-D", str(self.data), *flags]
