@@ -12,7 +12,7 @@ import socket
 import ssl
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,9 @@ import uvloop
 from serving_node.backends.loader import Backends
 from serving_node.dataplane import DataPlane
 from serving_node.frontends.admin.frontend import AdminFrontend
-from serving_node.frontends.grpc.frontend import GrpcFrontend, GrpcLimits
+from serving_node.frontends.codec_pool import CodecPool
+from serving_node.frontends.grpc.connection import GrpcLimits
+from serving_node.frontends.grpc.frontend import GrpcFrontend
 from serving_node.frontends.http.frontend import HttpFrontend, HttpLimits
 from serving_node.frontends.metrics.frontend import MetricsFrontend
 from serving_node.observability.host import GpuProbe, HostProbe
@@ -39,7 +41,6 @@ from serving_node.repository.unit_steps import UnitSteps
 from serving_node.scheduling.model_loader import load_served_model
 from serving_node.scheduling.served_model import ServedModel
 from serving_node.settings import NodeSettings
-from serving_node.wire.listener import Listener
 
 log = structlog.get_logger(__name__)
 
@@ -55,7 +56,8 @@ class _Port:
     name: str
     address: str
     port: int
-    listener: Listener
+    serve: Callable[..., Awaitable[asyncio.Server]]
+    stop: Callable[[float], Awaitable[None]]
     tls: ssl.SSLContext | None = None
 
 
@@ -86,8 +88,9 @@ class Server:
         self._stop = asyncio.Event()
         self._failure = ""
         self._has_abandoned_loads = False
+        self._pool = CodecPool()
         self._bound: dict[str, int] = {}
-        self._listeners: list[Listener] = []
+        self._ports_open: list[_Port] = []
         self._membership_task: asyncio.Task[None] | None = None
 
     async def serve(self) -> Outcome:
@@ -117,6 +120,7 @@ class Server:
         finally:
             is_clean = await self._shut_down(dataplane, repository, joined)
             metrics.close()
+            self._pool.close()
         if self._failure:
             raise StartError(self._failure)
         return Outcome(0 if is_clean else 1, must_end_now=not is_clean or self._has_abandoned_loads)
@@ -167,20 +171,23 @@ class Server:
         ports: list[_Port] = []
         if settings.allow_http:
             limits = HttpLimits(max_input_bytes=settings.http_max_input_size)
-            http = HttpFrontend(dataplane, limits)
-            ports.append(_Port("http", settings.http_address, settings.http_port, http.listener))
+            http = HttpFrontend(dataplane, limits, self._pool)
+            ports.append(_Port("http", settings.http_address, settings.http_port, http.serve, http.stop))
         if settings.allow_grpc:
-            grpc = GrpcFrontend(dataplane, GrpcLimits())
-            ports.append(_Port("grpc", settings.grpc_address, settings.grpc_port, grpc.listener))
+            grpc = GrpcFrontend(dataplane, GrpcLimits(), self._pool)
+            ports.append(_Port("grpc", settings.grpc_address, settings.grpc_port, grpc.serve, grpc.stop))
         if settings.allow_metrics:
             address = settings.effective_metrics_address
-            ports.append(_Port("metrics", address, settings.metrics_port, metrics.listener))
+            listener = metrics.listener
+            ports.append(_Port("metrics", address, settings.metrics_port, listener.start, listener.stop))
         if joined is not None:
             admin = AdminFrontend(
                 dataplane, joined.desired, joined.blobs, self._logs.buffer, secret=joined.membership.admin_secret
             )
-            tls = _admin_tls(settings)
-            ports.append(_Port("admin", settings.admin_address, settings.admin_port, admin.listener, tls))
+            listener, tls = admin.listener, _admin_tls(settings)
+            ports.append(
+                _Port("admin", settings.admin_address, settings.admin_port, listener.start, listener.stop, tls)
+            )
         return ports
 
     def _endpoints(self) -> dict[str, str]:
@@ -222,10 +229,10 @@ class Server:
     async def _start_ports(self, ports: Sequence[_Port]) -> None:
         for port in ports:
             try:
-                server = await port.listener.start(port.address, port.port, tls=port.tls)
+                server = await port.serve(port.address, port.port, tls=port.tls)
             except OSError as error:
                 raise StartError(_cannot_listen(port.name, port.address, port.port, error)) from error
-            self._listeners.append(port.listener)
+            self._ports_open.append(port)
             self._bound[port.name] = server.sockets[0].getsockname()[1]
 
     async def _keep_membership(self, membership: Membership) -> None:
@@ -261,7 +268,7 @@ class Server:
             self._membership_task.cancel()
         if joined is not None:
             joined.desired.wake_waiters()
-        await asyncio.gather(*(listener.stop(left()) for listener in self._listeners))
+        await asyncio.gather(*(port.stop(left()) for port in self._ports_open))
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(repository.close(left()), left() + 1.0)
         if joined is not None:

@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from serving_node.cli import main, parse
+from serving_node.repository.repository import ControlMode
+from serving_node.settings import NodeSettings, SettingsError
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> str:
+    return str(tmp_path)
+
+
+def settings(*arguments: str, environment: dict[str, str] | None = None) -> NodeSettings:
+    return parse(arguments, environment or {}).settings
+
+
+def test_parse_takes_tritonservers_spelling(folder: str) -> None:
+    chosen = settings(
+        f"--model-repository={folder}",
+        "--model-repository",
+        folder,
+        "--model-control-mode=explicit",
+        "--load-model=a",
+        "--load-model",
+        "b",
+        "--http-port=9000",
+        "--allow-grpc",
+        "OFF",
+        "--exit-on-error=0",
+        "--strict-readiness",
+        "--backend-config=onnxruntime,default-max-batch-size=8",
+        "--backend-config=key=value",
+    )
+    assert chosen.model_repositories == (Path(folder), Path(folder))
+    assert chosen.model_control_mode is ControlMode.EXPLICIT
+    assert chosen.load_models == ("a", "b")
+    assert (chosen.http_port, chosen.allow_grpc, chosen.exit_on_error, chosen.strict_readiness) == (
+        9000,
+        False,
+        False,
+        True,
+    )
+    assert chosen.backend_config == (("onnxruntime", "default-max-batch-size", "8"), ("", "key", "value"))
+    assert chosen.effective_metrics_address == chosen.http_address == "0.0.0.0"
+
+
+def test_parse_command_line_wins_over_environment_over_default(folder: str) -> None:
+    environment = {"NODE_HTTP_PORT": "9100", "NODE_GRPC_PORT": "9101", "NODE_MODEL_REPOSITORY": folder}
+    chosen = settings("--http-port=9200", environment=environment)
+    assert (chosen.http_port, chosen.grpc_port, chosen.metrics_port) == (9200, 9101, 8002)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ([], "give --model-repository DIR to serve models, or --join URL"),
+        (["--no-such-flag=1"], "unknown flag --no-such-flag"),
+        (["serve"], "'serve' is not a flag"),
+        (["--http-port"], "--http-port needs a value"),
+        (["--model-repository={0}", "--http-port=many"], "--http-port: 'many' is not a whole number"),
+        (["--model-repository={0}", "--allow-http=maybe"], "--allow-http: 'maybe' is neither true nor false"),
+        (["--model-repository={0}", "--model-control-mode=x"], "not one of none, poll, explicit"),
+        (["--model-repository={0}/nowhere"], "is not a folder"),
+        (["--model-repository={0}", "--load-model=a"], "--load-model needs --model-control-mode=explicit"),
+        (
+            ["--model-repository={0}", "--model-control-mode=explicit", "--load-model=*", "--load-model=a"],
+            "must be the only --load-model",
+        ),
+        (["--model-repository={0}", "--grpc-port=8000"], "HTTP and gRPC cannot both listen on 0.0.0.0:8000"),
+        (["--model-repository={0}", "--http-port=70000"], "70000 is not a port number"),
+        (["--model-repository={0}", "--state-dir={0}"], "either --model-repository or --state-dir"),
+        (["--join=http://x"], "--join needs --state-dir"),
+        (["--join=console:7070", "--state-dir={0}"], "needs the URL of a control plane"),
+        (["--state-dir={0}", "--admin-address=0.0.0.0"], "the admin port on 0.0.0.0 needs TLS"),
+        (["--state-dir={0}", "--admin-tls-cert={0}/c"], "belong together"),
+        (["--state-dir={0}", "--admin-tls-cert={0}/c", "--admin-tls-key={0}/k"], "does not exist"),
+        (["--state-dir={0}", "--label=zone"], "not of the form key=value"),
+        (["--model-repository={0}", "--grpc-use-ssl=true"], "--grpc-use-ssl is not supported yet"),
+        (["--model-repository={0}", "--http-restricted-api=a:b=c"], "would leave a port open"),
+    ],
+)
+def test_parse_refuses_with_a_sentence(folder: str, arguments: list[str], sentence: str) -> None:
+    with pytest.raises(SettingsError, match=sentence.replace("*", r"\*")):
+        settings(*(argument.format(folder) for argument in arguments))
+
+
+def test_parse_says_which_flags_have_no_effect(folder: str) -> None:
+    notes = parse([f"--model-store={folder}", "--pinned-memory-pool-byte-size=1", "--rate-limit", "off"], {}).notes
+    assert notes == ("--pinned-memory-pool-byte-size has no effect yet", "--rate-limit has no effect yet")
+
+
+def test_parse_admin_beyond_loopback_is_allowed_with_tls(tmp_path: Path) -> None:
+    for name in ("c.pem", "k.pem"):
+        (tmp_path / name).touch()
+    chosen = settings(
+        f"--state-dir={tmp_path}",
+        "--admin-address=0.0.0.0",
+        f"--admin-tls-cert={tmp_path}/c.pem",
+        f"--admin-tls-key={tmp_path}/k.pem",
+        "--label=zone=a",
+        "--label=gpu=none",
+    )
+    assert chosen.joined
+    assert chosen.labels == (("zone", "a"), ("gpu", "none"))
+
+
+def test_settings_repr_shows_what_differs_and_no_secret(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("very-secret")
+    shown = repr(settings(f"--state-dir={tmp_path}", "--join=http://c", f"--join-token-file={token}"))
+    assert "join_url='http://c'" in shown
+    assert "very-secret" not in shown
+    assert "http_port" not in shown
+
+
+def test_main_refusal_is_one_line_and_status_one(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["--what=1"])
+    assert caught.value.code == 1
+    assert capsys.readouterr().err == "error: unknown flag --what; see --help\n"
+
+
+def test_main_help_names_every_flag(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["--help"])
+    assert caught.value.code == 0
+    assert "--model-repository" in capsys.readouterr().out
