@@ -21,15 +21,16 @@ _ENDED = {UploadState.FAILED, UploadState.TERMINATED}
 
 
 def find(actor: Actor, upload_id: uuid.UUID) -> Upload:
-    """Return an upload that the actor may write to.
+    """Return an upload of the actor's own that it may still write to.
 
     Raises:
-        NotFound: there is none, or the actor does not see its project.
-        PermissionDenied: the actor sees the project but may not write.
+        NotFound: there is none, it is somebody else's, or the actor does not see its project any more.
+        PermissionDenied: the actor sees the project but may no longer write there.
         ProtocolError: 410, it has ended or expired.
     """
     upload = Upload.objects.select_related("version__model__project").filter(pk=upload_id).first()
-    if upload is None or not can(actor, "project.view", upload.version):
+    is_own = upload is not None and upload.owner_id == actor.user_id
+    if upload is None or not is_own or not can(actor, "project.view", upload.version):
         raise NotFound(_("There is no such upload."))
     require(actor, "version.write", upload.version)
     is_expired = upload.state == UploadState.RECEIVING and upload.expires_at <= timezone.now()
@@ -52,8 +53,6 @@ def create(actor: Actor, metadata: dict[str, str], length: int) -> Upload:
     staging.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with StagedFile(staging) as staged:
         staged.settle(0)
-    if length == 0:
-        upload = uploads.upload_received(upload_id=upload.pk)
     return upload
 
 

@@ -1,0 +1,184 @@
+"""The cast of the console's tests, and the web server as it really runs."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+import uvicorn
+from django.db import connections
+
+from registry.domain.actors import Actor
+from registry.models import ApiToken, Membership, ModelVersion, Project, Role, ServingNode, SiteRole, User
+from registry.services import accounts, fleet, models, versions
+
+PASSWORD = "correct horse battery"
+NODE_ENDPOINTS = {
+    "http": "http://127.0.0.1:24990",
+    "grpc": "http://127.0.0.1:24991",
+    "metrics": "http://127.0.0.1:24992",
+    "admin": "http://127.0.0.1:24993",
+}
+
+
+@dataclass
+class Cast:
+    """Alice administers project wren, Bob publishes there, Vera only looks, Charlie belongs elsewhere."""
+
+    alice: User
+    bob: User
+    vera: User
+    charlie: User
+    project: Project
+
+    def actor(self, name: str) -> Actor:
+        return Actor.person(getattr(self, name), ip="127.0.0.1", request_id="test")
+
+    def token(self, name: str, *scopes: str, project: Project | None = None) -> str:
+        """Return a new bearer text of that person."""
+        return self.token_row(name, *scopes, project=project)[1]
+
+    def token_row(self, name: str, *scopes: str, project: Project | None = None) -> tuple[ApiToken, str]:
+        return accounts.token_create(
+            owner=getattr(self, name),
+            name="test",
+            scopes=list(scopes or ("read", "write", "admin")),
+            project=project,
+            actor=self.actor(name),
+        )
+
+    def version(self, slug: str = "finch") -> ModelVersion:
+        """Return a fresh version of Bob's, in state uploading."""
+        model, _created = models.model_get_or_create(project=self.project, slug=slug, actor=self.actor("bob"))
+        return versions.version_create(model=model, actor=self.actor("bob"))
+
+
+def make_cast() -> Cast:
+    def user(name: str, site_role: str) -> User:
+        return User.objects.create_user(name, password=PASSWORD, site_role=site_role)
+
+    people = {
+        "alice": user("alice", SiteRole.ADMIN),
+        "bob": user("bob", SiteRole.NONE),
+        "vera": user("vera", SiteRole.NONE),
+        "charlie": user("charlie", SiteRole.NONE),
+    }
+    project = Project.objects.create(slug="wren", name="Wren")
+    elsewhere = Project.objects.create(slug="elsewhere", name="Elsewhere")
+    for owner, place, role in (
+        ("alice", project, Role.ADMIN),
+        ("bob", project, Role.PUBLISHER),
+        ("vera", project, Role.VIEWER),
+        ("charlie", elsewhere, Role.ADMIN),
+    ):
+        Membership.objects.create(project=place, user=people[owner], role=role)
+    return Cast(**people, project=project)
+
+
+@pytest.fixture(autouse=True)
+def _own_folders(settings: Any, tmp_path: Path) -> None:
+    settings.STAGING_DIR = tmp_path / "staging"
+    settings.ARTIFACT_STORE_URL = (tmp_path / "artifacts").absolute().as_uri()
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+
+
+@pytest.fixture
+def cast(db: None) -> Cast:
+    return make_cast()
+
+
+@pytest.fixture
+def shared_cast(transactional_db: None) -> Cast:
+    """The cast, visible to the server's threads too."""
+    return make_cast()
+
+
+def join_node(cast: Cast, name: str = "node-1", **labels: str) -> tuple[ServingNode, str]:
+    """Return a node that joined, with its own token."""
+    _row, token = fleet.join_token_create(labels=labels, actor=cast.actor("alice"))
+    return fleet.node_join(
+        token=token,
+        name=name,
+        endpoints=NODE_ENDPOINTS,
+        admin_secret=uuid.uuid4().hex,
+        inventory={},
+        contract_version=1,
+    )
+
+
+class RunningConsole:
+    """uvicorn in a thread, on a port of its own."""
+
+    def __init__(self, application: Any) -> None:
+        self._socket = socket.socket()
+        self._socket.bind(("127.0.0.1", 0))
+        self.port: int = self._socket.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        config = uvicorn.Config(
+            application, lifespan="on", log_level="warning", timeout_graceful_shutdown=2, proxy_headers=False
+        )
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._run, name="console")
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._server.serve(sockets=[self._socket]))
+        finally:
+            connections.close_all()
+
+    def start(self) -> None:
+        self._thread.start()
+        while not self._server.started:
+            self._thread.join(0.01)
+            assert self._thread.is_alive()
+
+    def stop(self) -> None:
+        self._server.should_exit = True
+        self._thread.join(20)
+        self._socket.close()
+        assert not self._thread.is_alive()
+
+    def client(self, token: str | None = None, **headers: str) -> httpx2.Client:
+        if token is not None:
+            headers["Authorization"] = f"Bearer {token}"
+        return httpx2.Client(base_url=self.url, headers=headers, timeout=20, trust_env=False)
+
+
+@contextmanager
+def running_console(application: Any) -> Iterator[RunningConsole]:
+    server = RunningConsole(application)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def console(transactional_db: None) -> Iterator[RunningConsole]:
+    from console.asgi import Application
+
+    with running_console(Application()) as server:
+        yield server
+
+
+@pytest.fixture
+def api(cast: Cast) -> Callable[..., Any]:
+    """Return a REST client signed in by token: ``api("bob", "read")``."""
+    from rest_framework.test import APIClient
+
+    def client(name: str, *scopes: str) -> APIClient:
+        found = APIClient()
+        found.credentials(HTTP_AUTHORIZATION=f"Bearer {cast.token(name, *scopes)}")
+        return found
+
+    return client
