@@ -1,0 +1,185 @@
+"""A joined node as a process: joins, follows, survives kill -9 and an absent control plane."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx2
+import numpy as np
+import pytest
+import tritonclient.http as triton
+from tritonclient.utils import InferenceServerException
+
+from serving_node.contract.states import UnitState
+
+from .processes import ControlPlane, NodeProcess, desired, doubling_model, eventually
+
+pytestmark = pytest.mark.integration
+Launch = Callable[..., NodeProcess]
+
+
+@pytest.fixture
+def plane() -> Iterator[ControlPlane]:
+    made = ControlPlane().start()
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def launch(tmp_path: Path, plane: ControlPlane) -> Iterator[Launch]:
+    token = tmp_path / "token"
+    token.write_text("join-me\n")
+    made: list[NodeProcess] = []
+
+    def start(*more: str, join: bool = True, name: str = "node.log") -> NodeProcess:
+        arguments = [f"--state-dir={tmp_path / 'state'}", "--exit-timeout-secs=10"]
+        if join:
+            arguments += [f"--join={plane.url}", f"--join-token-file={token}", "--node-name=n1", "--label=zone=a"]
+        made.append(NodeProcess(tmp_path / name, *arguments, *more).start())
+        return made[-1]
+
+    yield start
+    for node in made:
+        node.end(signal.SIGKILL)
+
+
+def infer(node: NodeProcess, version: str = "") -> float:
+    """Return the factor by which the model multiplies."""
+    client = triton.InferenceServerClient(f"127.0.0.1:{node.http}")
+    tensor = triton.InferInput("x", [1, 4], "FP32")
+    tensor.set_data_from_numpy(np.ones((1, 4), np.float32))
+    try:
+        return float(client.infer("m", [tensor], model_version=version).as_numpy("y")[0, 0])
+    finally:
+        client.close()
+
+
+def test_node_joins_serves_and_is_read_only_for_others(launch: Launch, plane: ControlPlane, tmp_path: Path) -> None:
+    node = launch()
+    eventually(lambda: plane.joins, "the node joins")
+    joined = plane.joins[0]
+    assert (joined["token"], joined["name"], joined["contract_version"]) == ("join-me", "n1", 1)
+    assert joined["endpoints"]["admin"] == f"http://127.0.0.1:{node.admin}"
+    assert joined["inventory"]["labels"] == {"zone": "a"}
+    assert joined["inventory"]["cpu_count"] >= 1
+    assert "onnxruntime" in joined["inventory"]["backends"]
+    identity = tmp_path / "state" / "identity.json"
+    assert identity.stat().st_mode & 0o777 == 0o600
+    assert json.loads(identity.read_text())["node"] == "node-7"
+
+    one, two = plane.unit(1, doubling_model(2.0)), plane.unit(2, doubling_model(3.0))
+    plane.put(node, desired(1, one))
+    observed = plane.until_applied(node, 1)
+    assert observed.models[0].state is UnitState.READY
+    assert infer(node) == 2.0
+    plane.put(node, desired(2, one, two, weights=(0, 100)))
+    plane.until_applied(node, 2)
+    assert infer(node) == 3.0
+    assert infer(node, "1") == 2.0, "a request with a version goes there"
+
+    client = triton.InferenceServerClient(f"127.0.0.1:{node.http}")
+    with pytest.raises(InferenceServerException) as caught:
+        client.unload_model("m")
+    assert caught.value.status() == "503"
+    client.close()
+    assert joined["admin_secret"] not in node.said()
+    assert node.end() == 0
+
+
+def test_node_failed_replacement_keeps_serving(launch: Launch, plane: ControlPlane) -> None:
+    node = launch()
+    eventually(lambda: plane.joins, "the node joins")
+    plane.put(node, desired(1, plane.unit(1, doubling_model())))
+    plane.until_applied(node, 1)
+    plane.put(node, desired(2, plane.unit(2, b"this is no ONNX file")))
+    observed = plane.until_applied(node, 2)
+    failed = next(model for model in observed.models if model.unit == "u2")
+    assert failed.state is UnitState.FAILED
+    assert failed.reason is not None
+    assert failed.reason.text
+    assert infer(node) == 2.0
+
+
+def test_node_killed_while_fetching_resumes(launch: Launch, plane: ControlPlane) -> None:
+    node = launch()
+    eventually(lambda: plane.joins, "the node joins")
+    content = doubling_model()
+    plane.hold_after = len(content) // 2
+    plane.put(node, desired(1, plane.unit(1, content)))
+    assert plane.holding.wait(20)
+    part = eventually(
+        lambda: [p for p in Path(node.arguments[0].partition("=")[2]).glob("blobs/*/*.part") if p.stat().st_size],
+        "half of the blob is on disk",
+    )[0]
+    node.end(signal.SIGKILL)
+    half = part.stat().st_size
+    assert 0 < half < len(content)
+    plane.hold_after = 0
+    plane.released.set()
+    node.start()
+    eventually(lambda: plane.hellos, "the node says hello")
+    assert plane.hellos[0][0] == "Bearer t0ken"
+    plane.until_applied(node, 1)
+    assert plane.ranges[-1] == f"bytes={half}-"
+    assert infer(node) == 2.0
+    assert len(plane.joins) == 1
+
+
+def test_node_restarts_and_serves_without_the_control_plane(launch: Launch, plane: ControlPlane) -> None:
+    node = launch()
+    eventually(lambda: plane.joins, "the node joins")
+    plane.put(node, desired(1, plane.unit(1, doubling_model())))
+    plane.until_applied(node, 1)
+    node.end(signal.SIGKILL)
+    plane.stop()
+    again = launch(join=False, name="again.log").until_ready()
+    assert infer(again) == 2.0
+    assert again.end() == 0
+    plane.start()
+
+
+def test_node_drain_turns_readiness_off(launch: Launch, plane: ControlPlane) -> None:
+    from dataclasses import replace
+
+    from serving_node.contract.control import Drain
+
+    node = launch()
+    eventually(lambda: plane.joins, "the node joins")
+    state = desired(1, plane.unit(1, doubling_model()))
+    plane.put(node, state)
+    plane.until_applied(node, 1)
+    node.until_ready()
+    plane.put(node, replace(state, generation=2, drain=Drain(5.0)))
+    observed = plane.until_applied(node, 2)
+    assert observed.draining
+    assert not node.answers()
+    with pytest.raises(InferenceServerException) as caught:
+        infer(node)
+    assert caught.value.status() == "503"
+
+
+def test_node_refused_by_the_control_plane_says_so_and_ends(launch: Launch, plane: ControlPlane) -> None:
+    plane.refuse_join = 403
+    node = launch()
+    assert node.wait() == 1
+    assert "error: the control plane refused to let this node join: 403 the join token has expired" in node.said()
+    assert "join-me" not in node.said()
+
+
+def test_node_state_folder_is_held_by_one(launch: Launch, plane: ControlPlane) -> None:
+    first = launch()
+    eventually(lambda: plane.joins, "the node joins")
+    second = launch(name="second.log")
+    assert second.wait() == 1
+    assert "another node runs in the state folder" in second.said()
+    assert first.answers("/v2/health/live")
+
+
+def test_admin_port_needs_the_secret(launch: Launch, plane: ControlPlane) -> None:
+    node = launch()
+    eventually(lambda: plane.joins, "the node joins")
+    answer = httpx2.get(f"http://127.0.0.1:{node.admin}/v1/observed", verify=False, trust_env=False)
+    assert answer.status_code == 401

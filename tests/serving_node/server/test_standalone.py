@@ -1,0 +1,102 @@
+"""``python -m serving_node --model-repository DIR`` against the stock Triton clients."""
+
+from __future__ import annotations
+
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx2
+import numpy as np
+import onnxruntime
+import pytest
+import tritonclient.grpc as triton_grpc
+import tritonclient.http as triton_http
+from tritonclient.utils import InferenceServerException
+
+from .processes import NodeProcess, doubling_model
+
+pytestmark = pytest.mark.integration
+Launch = Callable[..., NodeProcess]
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    folder = tmp_path / "repository"
+    (folder / "doubling" / "1").mkdir(parents=True)
+    (folder / "doubling" / "1" / "model.onnx").write_bytes(doubling_model())
+    return folder
+
+
+@pytest.fixture
+def launch(tmp_path: Path, repository: Path) -> Iterator[Launch]:
+    made: list[NodeProcess] = []
+
+    def start(*more: str) -> NodeProcess:
+        arguments = [f"--model-repository={repository}", "--exit-timeout-secs=10", *more]
+        made.append(NodeProcess(tmp_path / f"node{len(made)}.log", *arguments).start())
+        return made[-1]
+
+    yield start
+    for node in made:
+        node.end(signal.SIGKILL)
+
+
+def test_node_answers_tritonclient_over_http_and_grpc_to_the_bit(launch: Launch, repository: Path) -> None:
+    node = launch().until_ready()
+    data = np.random.default_rng(1).normal(size=(3, 4)).astype(np.float32)
+    session = onnxruntime.InferenceSession(repository / "doubling" / "1" / "model.onnx")
+    [expected] = session.run(None, {"x": data})
+    for module, port in ((triton_http, node.http), (triton_grpc, node.grpc)):
+        client = module.InferenceServerClient(f"127.0.0.1:{port}")
+        assert client.is_server_live()
+        assert client.is_server_ready()
+        assert client.is_model_ready("doubling")
+        tensor = module.InferInput("x", list(data.shape), "FP32")
+        tensor.set_data_from_numpy(data)
+        result = client.infer("doubling", [tensor])
+        assert result.as_numpy("y").tobytes() == expected.tobytes()
+        with pytest.raises(InferenceServerException, match="Request for unknown model: 'nothing' is not found"):
+            client.infer("nothing", [tensor])
+        client.close()
+    assert httpx2.get(f"http://127.0.0.1:{node.metrics}/metrics", verify=False, trust_env=False).status_code == 200
+    assert "node.started" in node.said()
+    assert node.end() == 0
+
+
+def test_node_explicit_mode_loads_and_unloads(launch: Launch) -> None:
+    node = launch("--model-control-mode=explicit").until_ready()
+    client = triton_http.InferenceServerClient(f"127.0.0.1:{node.http}")
+    assert not client.is_model_ready("doubling")
+    assert client.get_model_repository_index() == [{"name": "doubling"}]
+    client.load_model("doubling")
+    assert client.is_model_ready("doubling")
+    assert client.get_model_config("doubling")["max_batch_size"] == 4, "completed from the file"
+    client.unload_model("doubling")
+    assert not client.is_model_ready("doubling")
+    client.close()
+
+
+def test_node_model_that_fails_ends_the_start(launch: Launch, repository: Path) -> None:
+    (repository / "doubling" / "1" / "model.onnx").write_bytes(b"broken")
+    node = launch()
+    assert node.wait() == 1
+    assert "error: load failed for model 'doubling': version 1 is at UNAVAILABLE state: " in node.said()
+    lenient = launch("--exit-on-error=false", "--strict-readiness=false").until_ready()
+    assert lenient.end() == 0
+
+
+def test_node_occupied_port_is_one_sentence(launch: Launch) -> None:
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        holder.listen()
+        port = holder.getsockname()[1]
+        node = launch(f"--metrics-port={port}")
+        assert node.wait() == 1
+    assert f"error: the metrics port {port} on 127.0.0.1 is taken by another process" in node.said()
+
+
+def test_node_that_is_stopped_while_it_starts_ends(launch: Launch) -> None:
+    node = launch()
+    assert node.end(signal.SIGTERM) in (0, -signal.SIGTERM)
