@@ -181,7 +181,7 @@ REST_FRAMEWORK = {
     "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
     "DEFAULT_PAGINATION_CLASS": "console.api.pagination.NewestFirst",
     "PAGE_SIZE": 50,
-    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "DEFAULT_SCHEMA_CLASS": "console.api.schema.NamedSchema",
     "EXCEPTION_HANDLER": "console.api.exceptions.handle",
     "DEFAULT_THROTTLE_CLASSES": [],
     "TEST_REQUEST_DEFAULT_FORMAT": "json",
@@ -191,6 +191,17 @@ SPECTACULAR_SETTINGS = {
     "VERSION": "1",
     "SERVE_INCLUDE_SCHEMA": False,
     "SCHEMA_PATH_PREFIX": "/api/v1/",
+    "POSTPROCESSING_HOOKS": [
+        "drf_spectacular.hooks.postprocess_schema_enums",
+        "console.api.v1.openapi.add_raw_routes",
+    ],
+    "ENUM_NAME_OVERRIDES": {
+        "VersionState": "registry.models.VersionState",
+        "ApprovalState": "registry.models.ApprovalState",
+        "OperationState": "registry.models.OperationState",
+        "ProjectRole": "registry.models.Role",
+        "RouteRole": "registry.models.RouteRole",
+    },
 }
 
 # Artifacts: a URL that obstore understands; uploads wait in a folder that web and workers share.
