@@ -9,6 +9,7 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from console.api.schema import paged
 from console.api.v1.serializers.accounts import (
     MeSerializer,
     TokenCreated,
@@ -47,7 +48,7 @@ class UserList(ApiView):
     write_scope = "admin"
     keeps_answers = False
 
-    @extend_schema(summary="List accounts", responses=UserSerializer(many=True))
+    @extend_schema(summary="List accounts", responses=paged(UserSerializer))
     def get(self, request: Request) -> Response:
         rows = selectors.users_visible_to(self.actor)
         return self.page(rows, UserSerializer, filters=("username",), ordering=("-date_joined", "-id"))
@@ -64,7 +65,7 @@ class TokenList(ApiView):
     write_scope = "admin"
     keeps_answers = False
 
-    @extend_schema(summary="List tokens", responses=TokenSerializer(many=True))
+    @extend_schema(summary="List tokens", responses=paged(TokenSerializer))
     def get(self, request: Request) -> Response:
         rows = selectors.tokens_visible_to(self.actor).select_related("owner", "project")
         return self.page(rows, TokenSerializer)

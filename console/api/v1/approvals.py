@@ -9,6 +9,7 @@ from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from console.api.schema import paged
 from console.api.v1.serializers.deployments import (
     ApprovalDetailSerializer,
     ApprovalSerializer,
@@ -28,7 +29,7 @@ class ApprovalList(ApiView):
     @extend_schema(
         summary="List approval requests",
         parameters=[OpenApiParameter("state"), OpenApiParameter("inbox")],
-        responses=ApprovalSerializer(many=True),
+        responses=paged(ApprovalSerializer),
     )
     def get(self, request: Request) -> Response:
         rows = selectors.approvals_visible_to(self.actor)
@@ -69,7 +70,7 @@ class ApprovalItem(ApprovalView):
 class ReviewList(ApprovalView):
     """Decisions about a request."""
 
-    @extend_schema(summary="List reviews", responses=ReviewSerializer(many=True))
+    @extend_schema(summary="List reviews", responses=paged(ReviewSerializer))
     def get(self, request: Request, approval: uuid.UUID) -> Response:
         return self.page(self.approval.reviews.select_related("reviewer"), ReviewSerializer)
 

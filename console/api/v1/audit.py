@@ -6,6 +6,7 @@ from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from console.api.schema import paged
 from console.api.v1.serializers.operations import AuditSerializer
 from console.api.views import ApiView
 from registry.selectors.audit import audit_visible_to
@@ -19,7 +20,7 @@ class AuditList(ApiView):
     @extend_schema(
         summary="List audit events",
         parameters=[OpenApiParameter(name) for name in _FILTERS],
-        responses=AuditSerializer(many=True),
+        responses=paged(AuditSerializer),
     )
     def get(self, request: Request) -> Response:
         return self.page(audit_visible_to(self.actor), AuditSerializer, filters=_FILTERS)

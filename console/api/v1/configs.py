@@ -10,6 +10,7 @@ from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from console.api.schema import paged
 from console.api.v1.serializers.catalog import (
     ConfigCheck,
     ConfigDetail,
@@ -29,7 +30,7 @@ from registry.services import configs as services
 class ConfigList(ApiView):
     """Config revisions of a model."""
 
-    @extend_schema(summary="List configs", responses=ConfigSerializer(many=True))
+    @extend_schema(summary="List configs", responses=paged(ConfigSerializer))
     def get(self, request: Request, project: str, model: str) -> Response:
         return self.page(selectors.configs_of(self.model), ConfigSerializer, filters=("digest",))
 

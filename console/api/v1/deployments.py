@@ -12,6 +12,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from console.api.etag import require_match, tagged
+from console.api.schema import paged
 from console.api.v1.serializers.deployments import (
     ChangeOutcomeSerializer,
     ChangeWrite,
@@ -39,7 +40,7 @@ class DeploymentList(ApiView):
     @extend_schema(
         summary="List deployments",
         parameters=[OpenApiParameter("model__slug"), OpenApiParameter("fleet__slug")],
-        responses=DeploymentSerializer(many=True),
+        responses=paged(DeploymentSerializer),
     )
     def get(self, request: Request, project: str) -> Response:
         rows = selectors.deployments_visible_to(self.actor).filter(project=self.project)
@@ -155,7 +156,7 @@ class DeploymentInfer(DeploymentView):
 class RolloutList(DeploymentView):
     """Changes of a deployment, newest first."""
 
-    @extend_schema(summary="List rollouts", responses=RolloutSerializer(many=True))
+    @extend_schema(summary="List rollouts", responses=paged(RolloutSerializer))
     def get(self, request: Request, project: str, deployment: uuid.UUID) -> Response:
         return self.page(selectors.rollouts_of(self.deployment), RolloutSerializer, filters=("phase", "kind"))
 

@@ -13,6 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from console.api.schema import paged
 from console.api.v1.serializers.fleet import (
     DrainWrite,
     EnvironmentChange,
@@ -42,7 +43,7 @@ class EnvironmentList(ApiView):
 
     write_scope = "admin"
 
-    @extend_schema(summary="List environments", responses=EnvironmentSerializer(many=True))
+    @extend_schema(summary="List environments", responses=paged(EnvironmentSerializer))
     def get(self, request: Request) -> Response:
         return self.page(selectors.environments(), EnvironmentSerializer, ordering=("position", "id"))
 
@@ -70,7 +71,7 @@ class FleetList(ApiView):
 
     write_scope = "admin"
 
-    @extend_schema(summary="List fleets", responses=FleetSerializer(many=True))
+    @extend_schema(summary="List fleets", responses=paged(FleetSerializer))
     def get(self, request: Request) -> Response:
         return self.page(selectors.fleets(), FleetSerializer)
 
@@ -93,7 +94,7 @@ class FleetItem(ApiView):
 class NodeList(ApiView):
     """Nodes that are not retired. All of them: a site has few."""
 
-    @extend_schema(summary="List nodes", parameters=[OpenApiParameter("fleet")], responses=NodeSerializer(many=True))
+    @extend_schema(summary="List nodes", parameters=[OpenApiParameter("fleet")], responses=paged(NodeSerializer))
     def get(self, request: Request) -> Response:
         fleet = request.query_params.get("fleet")
         rows = [row for row in selectors.node_rows() if not fleet or fleet in {one.slug for one in row.fleets}]
@@ -137,7 +138,7 @@ class JoinTokenList(ApiView):
     write_scope = "admin"
     keeps_answers = False
 
-    @extend_schema(summary="List unused join tokens", responses=JoinTokenSerializer(many=True))
+    @extend_schema(summary="List unused join tokens", responses=paged(JoinTokenSerializer))
     def get(self, request: Request) -> Response:
         require(self.actor, "site.fleet")
         return self.page(selectors.join_tokens(), JoinTokenSerializer)

@@ -7,6 +7,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from console.api.etag import require_match, tagged
+from console.api.schema import paged
 from console.api.v1.serializers.catalog import ModelChange, ModelSerializer, ModelWrite
 from console.api.views import ApiView
 from registry.selectors.models import models_visible_to
@@ -16,7 +17,7 @@ from registry.services import models as services
 class ModelList(ApiView):
     """Models of a project."""
 
-    @extend_schema(summary="List models", parameters=[OpenApiParameter("slug")], responses=ModelSerializer(many=True))
+    @extend_schema(summary="List models", parameters=[OpenApiParameter("slug")], responses=paged(ModelSerializer))
     def get(self, request: Request, project: str) -> Response:
         rows = models_visible_to(self.actor).filter(project=self.project)
         return self.page(rows, ModelSerializer, filters=("slug",))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from drf_spectacular.generators import SchemaGenerator
 from drf_spectacular.utils import extend_schema
@@ -14,6 +14,26 @@ from console.api.views import ApiView
 _TUS = {"name": "Tus-Resumable", "in": "header", "required": True, "schema": {"type": "string", "enum": ["1.0.0"]}}
 _UPLOAD = {"name": "upload", "in": "path", "required": True, "schema": {"type": "string", "format": "uuid"}}
 _OPERATION = {"name": "operation", "in": "path", "required": True, "schema": {"type": "string", "format": "uuid"}}
+
+_TEXT = {"type": "string"}
+_PROBLEM = {
+    "type": "object",
+    "description": "Problem details (RFC 9457)",
+    "properties": {
+        "type": _TEXT,
+        "title": _TEXT,
+        "status": {"type": "integer"},
+        "code": _TEXT,
+        "detail": _TEXT,
+        "errors": {"type": "array", "items": {"type": "object", "properties": {"field": _TEXT, "message": _TEXT}}},
+        "request_id": _TEXT,
+    },
+    "required": ["type", "title", "status", "code", "detail", "errors", "request_id"],
+}
+_REFUSED = {
+    "description": "Refused",
+    "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
+}
 
 
 def _entry(operation_id: str, summary: str, status: str, parameters: list[Any], tag: str) -> dict[str, Any]:
@@ -41,6 +61,10 @@ def add_raw_routes(result: dict[str, Any], generator: Any, request: Any, public:
         "patch": _entry("uploads_append", "Send bytes at Upload-Offset", "204", one, "uploads"),
         "delete": _entry("uploads_terminate", "End the upload", "204", one, "uploads"),
     }
+    result["components"]["schemas"]["Problem"] = _PROBLEM
+    for operations in result["paths"].values():
+        for operation in operations.values():
+            operation["responses"].setdefault("default", _REFUSED)
     events = _entry("operations_events", "Follow an operation (server-sent events)", "200", [_OPERATION], "operations")
     result["paths"]["/api/v1/operations/{operation}/events"] = {"get": events}
     return result
@@ -48,7 +72,7 @@ def add_raw_routes(result: dict[str, Any], generator: Any, request: Any, public:
 
 def document() -> dict[str, Any]:
     """Return the OpenAPI 3 document of version 1."""
-    return add_raw_routes(SchemaGenerator().get_schema(request=None, public=True), None, None, True)
+    return cast(dict[str, Any], SchemaGenerator().get_schema(request=None, public=True))
 
 
 class SchemaView(ApiView):

@@ -8,6 +8,7 @@ from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from console.api.schema import paged
 from console.api.v1.serializers.operations import OperationSerializer
 from console.api.views import ApiView
 from registry.selectors import operations as selectors
@@ -20,7 +21,7 @@ class OperationList(ApiView):
     @extend_schema(
         summary="List operations",
         parameters=[OpenApiParameter("state"), OpenApiParameter("kind"), OpenApiParameter("subject_id")],
-        responses=OperationSerializer(many=True),
+        responses=paged(OperationSerializer),
     )
     def get(self, request: Request) -> Response:
         rows = selectors.operations_visible_to(self.actor)

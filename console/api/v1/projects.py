@@ -7,6 +7,7 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from console.api.schema import paged
 from console.api.v1.serializers.accounts import MemberSerializer, MemberWrite, ProjectSerializer, ProjectWrite
 from console.api.views import ApiView
 from registry.models import User
@@ -17,7 +18,7 @@ from registry.services import accounts as services
 class ProjectList(ApiView):
     """Projects of the caller."""
 
-    @extend_schema(summary="List projects", responses=ProjectSerializer(many=True))
+    @extend_schema(summary="List projects", responses=paged(ProjectSerializer))
     def get(self, request: Request) -> Response:
         return self.page(selectors.projects_of(self.actor), ProjectSerializer)
 
@@ -40,7 +41,7 @@ class MemberList(ApiView):
 
     write_scope = "admin"
 
-    @extend_schema(summary="List members", responses=MemberSerializer(many=True))
+    @extend_schema(summary="List members", responses=paged(MemberSerializer))
     def get(self, request: Request, project: str) -> Response:
         return self.page(selectors.members_of(self.project), MemberSerializer)
 

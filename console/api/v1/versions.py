@@ -13,6 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from console.api.blob_response import blob_response
+from console.api.schema import paged
 from console.api.v1.serializers.catalog import (
     CheckSerializer,
     FileSerializer,
@@ -34,7 +35,7 @@ class VersionList(ApiView):
     @extend_schema(
         summary="List versions",
         parameters=[OpenApiParameter("state"), OpenApiParameter("number")],
-        responses=VersionSerializer(many=True),
+        responses=paged(VersionSerializer),
     )
     def get(self, request: Request, project: str, model: str) -> Response:
         rows = selectors.versions_visible_to(self.actor).filter(model=self.model)
@@ -84,7 +85,7 @@ class VersionSubmit(VersionView):
 class VersionFiles(VersionView):
     """Files of a version."""
 
-    @extend_schema(summary="List files", responses=FileSerializer(many=True))
+    @extend_schema(summary="List files", responses=paged(FileSerializer))
     def get(self, request: Request, **_address: Any) -> Response:
         return self.page(self.version.files.select_related("blob"), FileSerializer)
 
@@ -97,7 +98,7 @@ class VersionFiles(VersionView):
 class VersionChecks(VersionView):
     """Verdicts about a version."""
 
-    @extend_schema(summary="List checks", responses=CheckSerializer(many=True))
+    @extend_schema(summary="List checks", responses=paged(CheckSerializer))
     def get(self, request: Request, **_address: Any) -> Response:
         return self.page(self.version.checks.all(), CheckSerializer)
 

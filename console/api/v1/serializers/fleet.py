@@ -72,7 +72,7 @@ class NodeSerializer(serializers.Serializer[Any]):
     units_ready = serializers.IntegerField()
     units_failed = serializers.IntegerField()
     units_total = serializers.IntegerField()
-    fleets = serializers.SlugRelatedField(slug_field="slug", many=True, read_only=True)  # type: ignore[var-annotated]
+    fleets = serializers.ListField(child=serializers.CharField())
     created_at = serializers.DateTimeField(source="node.created_at")
 
 
