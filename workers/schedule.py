@@ -46,8 +46,6 @@ class SingleScheduler(Scheduler):
     def _holds_lock(self) -> bool:
         """Return whether the lock is ours. It is taken again each time: that is cheap, and tells a lost connection."""
         key = lock_key("role", "beat")
-        # A session that holds a lock must not be closed by its age.
-        connection.settings_dict["CONN_MAX_AGE"] = None
         try:
             with connection.cursor() as cursor:
                 cursor.execute(
