@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from registry.domain.facts import DeploymentFacts
+from registry.domain.facts import DeploymentFacts, NodeFacts, RolloutFacts
+from registry.domain.health import deployment_health, deployment_sync, ready_percent, unit_health
 
 PROGRESS_DEADLINE = timedelta(minutes=15)
 
@@ -61,4 +63,98 @@ Action = PushDesired | MoveRollout | FinishOperation | ReportOperation | SetStat
 
 def decide(facts: DeploymentFacts, now: datetime) -> list[Action]:
     """Return what to do now, in order; the status comes last."""
-    raise NotImplementedError
+    actions: list[Action] = [PushDesired(node.node_id) for node in facts.nodes if _needs_push(node)]
+    if facts.rollout is not None:
+        actions += _rollout_step(facts, facts.rollout, now)
+    actions.append(_status(facts))
+    return actions
+
+
+def _needs_push(node: NodeFacts) -> bool:
+    # A node that has seen the generation works on it by itself; one that has not is told again, reachable or not:
+    # trying is how it becomes reachable.
+    return node.generation_seen < node.desired_generation
+
+
+def _rollout_step(facts: DeploymentFacts, rollout: RolloutFacts, now: datetime) -> Iterator[Action]:
+    """Yield at most one move of the phase: the next pass sees fresh facts."""
+    if rollout.phase == "pending":
+        yield MoveRollout(rollout.rollout_id, "progressing", "started")
+    elif rollout.phase == "progressing":
+        yield from _progress(facts, rollout, now)
+    elif rollout.phase == "verifying":
+        yield from _verify(facts, rollout, now)
+    elif rollout.phase == "aborting":
+        yield from _finish_abort(facts, rollout, now)
+
+
+def _progress(facts: DeploymentFacts, rollout: RolloutFacts, now: datetime) -> Iterator[Action]:
+    failure = _failure(facts)
+    if failure:
+        yield MoveRollout(rollout.rollout_id, "aborting", failure)
+    elif _settled(facts):
+        yield MoveRollout(rollout.rollout_id, "verifying", "every unit is ready on every node that answers")
+    elif _overdue(facts, rollout, now):
+        why = deployment_health(facts).reason
+        minutes = int(PROGRESS_DEADLINE.total_seconds() // 60)
+        yield MoveRollout(rollout.rollout_id, "aborting", f"Not ready within {minutes} minutes. {why}".strip())
+    elif rollout.operation_id is not None:
+        yield ReportOperation(rollout.operation_id, ready_percent(facts), deployment_health(facts).reason)
+
+
+def _verify(facts: DeploymentFacts, rollout: RolloutFacts, now: datetime) -> Iterator[Action]:
+    failure = _failure(facts)
+    if failure:
+        yield MoveRollout(rollout.rollout_id, "aborting", failure)
+    elif _settled(facts):
+        yield MoveRollout(rollout.rollout_id, "succeeded", "every route is in force")
+        if rollout.operation_id is not None:
+            yield FinishOperation(rollout.operation_id, "Deployed.")
+    elif _overdue(facts, rollout, now):
+        yield MoveRollout(rollout.rollout_id, "aborting", deployment_health(facts).reason)
+
+
+def _finish_abort(facts: DeploymentFacts, rollout: RolloutFacts, now: datetime) -> Iterator[Action]:
+    if rollout.can_revert and not _settled(facts) and not _overdue(facts, rollout, now):
+        return
+    ended = "rolled_back" if rollout.can_revert else "failed"
+    yield MoveRollout(rollout.rollout_id, ended, rollout.phase_reason)
+    if rollout.operation_id is not None:
+        yield FinishOperation(rollout.operation_id, rollout.phase_reason, code="rollout_failed")
+
+
+def _failure(facts: DeploymentFacts) -> str:
+    """Return why a unit failed for good on a node that has settled; empty when none did.
+
+    A node that still works on its generation may be trying again.
+    """
+    for node in facts.nodes:
+        if not (node.is_reachable and node.is_current):
+            continue
+        for unit in facts.units:
+            verdict = unit_health(node, unit)
+            if verdict.status == "degraded":
+                return verdict.reason
+    return ""
+
+
+def _settled(facts: DeploymentFacts) -> bool:
+    """Say whether every node that answers has applied everything, and at least one node does (or nothing is wanted)."""
+    serving = [node for node in facts.nodes if node.is_reachable and node.state not in ("draining", "drained")]
+    if not serving:
+        return not facts.units
+    return all(
+        node.is_current and all(unit_health(node, unit).status == "healthy" for unit in facts.units) for node in serving
+    )
+
+
+def _overdue(facts: DeploymentFacts, rollout: RolloutFacts, now: datetime) -> bool:
+    """Say whether a rollout takes too long. Without any node that answers it waits instead of giving up."""
+    if not any(node.is_reachable for node in facts.nodes):
+        return False
+    return now - rollout.created_at > PROGRESS_DEADLINE
+
+
+def _status(facts: DeploymentFacts) -> SetStatus:
+    sync, health = deployment_sync(facts), deployment_health(facts)
+    return SetStatus(sync.status, sync.reason, health.status, health.reason, facts.generation)

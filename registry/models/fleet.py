@@ -55,6 +55,7 @@ class NodeState(models.TextChoices):
 class ServingNode(Row):
     """One node process. ``endpoints`` maps http, grpc, metrics, admin to URLs.
 
+    A node that is not schedulable keeps the deployments made before ``cordoned_at`` and gets no new ones.
     ``desired_generation`` rises in the transaction that changes anything this node should do.
     ``admin_secret_sealed`` is encrypted with a key of the data folder; ``token_sha256`` is the node's own identity.
     """
@@ -63,6 +64,7 @@ class ServingNode(Row):
     kind = models.CharField(max_length=16, choices=NodeKind, default=NodeKind.FLOTILLA)
     state = models.CharField(max_length=16, choices=NodeState, default=NodeState.JOINING)
     is_schedulable = models.BooleanField(default=True)
+    cordoned_at = models.DateTimeField(null=True, blank=True)
     endpoints = models.JSONField(default=dict)
     labels = models.JSONField(default=dict, blank=True)
     inventory = models.JSONField(default=dict, blank=True)

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
+from django.utils.translation import gettext as _
 
 from registry.domain.actors import Actor
+from registry.errors import NotFound
 from registry.models import ApiToken, Membership, Project, User
 
 
 def projects_of(actor: Actor) -> QuerySet[Project]:
     """Return the projects in which the actor has a role (narrowed by its token), by slug."""
-    raise NotImplementedError
+    projects = Project.objects.order_by("slug")
+    if actor.is_system:
+        return projects
+    if actor.user is None or not actor.user.is_active or not actor.has_scope("read"):
+        return projects.none()
+    projects = projects.filter(memberships__user_id=actor.user.id)
+    if actor.token is not None and actor.token.project_id is not None:
+        projects = projects.filter(pk=actor.token.project_id)
+    return projects
 
 
 def project_get(actor: Actor, slug: str) -> Project:
@@ -19,24 +29,38 @@ def project_get(actor: Actor, slug: str) -> Project:
     Raises:
         NotFound: it does not exist, or the actor is not a member.
     """
-    raise NotImplementedError
+    project = projects_of(actor).filter(slug=slug).first()
+    if project is None:
+        raise NotFound(_("There is no project “%(slug)s” that you can see.") % {"slug": slug})
+    return project
 
 
 def members_of(project: Project) -> QuerySet[Membership]:
     """Return the memberships of a project with their users, by name."""
-    raise NotImplementedError
+    return Membership.objects.filter(project=project).select_related("user").order_by("user__username")
 
 
 def users_addable(project: Project) -> QuerySet[User]:
     """Return active users who are not members of the project."""
-    raise NotImplementedError
+    return User.objects.filter(is_active=True).exclude(memberships__project=project).order_by("username")
 
 
 def users_visible_to(actor: Actor) -> QuerySet[User]:
     """Return all accounts for site administrators, else those who share a project with the actor."""
-    raise NotImplementedError
+    users = User.objects.order_by("username")
+    if actor.is_system or (actor.user is not None and actor.user.site_role == "admin"):
+        return users
+    return users.filter(memberships__project__in=projects_of(actor)).distinct()
 
 
 def tokens_visible_to(actor: Actor) -> QuerySet[ApiToken]:
     """Return the actor's own tokens; site administrators also see those of service accounts. Newest first."""
-    raise NotImplementedError
+    tokens = ApiToken.objects.select_related("owner", "project", "created_by").order_by("-created_at")
+    if actor.is_system:
+        return tokens
+    if actor.user is None:
+        return tokens.none()
+    own = Q(owner_id=actor.user.id)
+    if actor.user.site_role == "admin":
+        own |= Q(owner__is_service=True)
+    return tokens.filter(own)

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import F, Q, QuerySet
+from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from registry.domain.actors import Actor
-from registry.models import Environment, Fleet, JoinToken, NodeObservation, ServingNode
+from registry.errors import NotFound
+from registry.models import Environment, Fleet, JoinToken, NodeObservation, NodeState, ServingNode
+from registry.selectors.lookup import one_by_id
+from registry.selectors.permissions import can
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +37,12 @@ class NodeRow:
 
 def environments() -> QuerySet[Environment]:
     """Return environments in their order."""
-    raise NotImplementedError
+    return Environment.objects.order_by("position", "slug")
 
 
 def fleets() -> QuerySet[Fleet]:
     """Return fleets with their environment, in the order of environments."""
-    raise NotImplementedError
+    return Fleet.objects.select_related("environment").order_by("environment__position", "slug")
 
 
 def fleet_by_slug(slug: str) -> Fleet:
@@ -44,22 +51,36 @@ def fleet_by_slug(slug: str) -> Fleet:
     Raises:
         NotFound: there is none.
     """
-    raise NotImplementedError
+    fleet = fleets().filter(slug=slug).first()
+    if fleet is None:
+        raise NotFound(_("There is no fleet “%(slug)s”.") % {"slug": slug})
+    return fleet
+
+
+def placed_on(node: ServingNode) -> bool:
+    """Say whether the node takes part in deployments in its present state."""
+    return node.state in (NodeState.JOINING, NodeState.READY, NodeState.DRAINING)
 
 
 def nodes_of(fleet: Fleet) -> QuerySet[ServingNode]:
     """Return nodes that match the fleet's selector and are not retired (cordoned and draining ones too), by name."""
-    raise NotImplementedError
+    return (
+        ServingNode.objects.filter(labels__contains=fleet.selector)
+        .exclude(state=NodeState.RETIRED)
+        .select_related("observation")
+        .order_by("name")
+    )
 
 
 def fleets_of(node: ServingNode) -> list[Fleet]:
     """Return the fleets whose selector the node's labels match."""
-    raise NotImplementedError
+    return [fleet for fleet in fleets() if _matches(node.labels, fleet.selector)]
 
 
 def nodes_visible_to(actor: Actor) -> QuerySet[ServingNode]:
     """Return nodes: all for signed-in people (which models run there is filtered by membership elsewhere)."""
-    raise NotImplementedError
+    nodes = ServingNode.objects.select_related("observation").order_by("name")
+    return nodes if can(actor, "site.view") or (actor.user is not None and actor.has_scope("read")) else nodes.none()
 
 
 def node_get(actor: Actor, node_id: uuid.UUID | str) -> ServingNode:
@@ -68,34 +89,71 @@ def node_get(actor: Actor, node_id: uuid.UUID | str) -> ServingNode:
     Raises:
         NotFound: there is none.
     """
-    raise NotImplementedError
+    return one_by_id(nodes_visible_to(actor), node_id, _("There is no such node."))
 
 
 def is_reachable(node: ServingNode, now: datetime) -> bool:
     """Say whether the node's lease still runs."""
-    raise NotImplementedError
+    return node.lease_until is not None and node.lease_until > now
+
+
+def observation_of(node: ServingNode) -> NodeObservation | None:
+    """Return what the node said last; None when it never spoke."""
+    try:
+        return node.observation
+    except NodeObservation.DoesNotExist:
+        return None
 
 
 def node_rows(now: datetime | None = None) -> list[NodeRow]:
     """Return all nodes that are not retired, by name, in a fixed number of queries."""
-    raise NotImplementedError
+    nodes = ServingNode.objects.exclude(state=NodeState.RETIRED).select_related("observation").order_by("name")
+    known = list(fleets())
+    return [_row(node, known, now or timezone.now()) for node in nodes]
 
 
 def node_row(node: ServingNode, now: datetime | None = None) -> NodeRow:
     """Return one node as in the list."""
-    raise NotImplementedError
+    return _row(node, list(fleets()), now or timezone.now())
 
 
 def nodes_observable() -> list[ServingNode]:
     """Return nodes that workers watch: joined and not retired."""
-    raise NotImplementedError
+    return list(ServingNode.objects.exclude(state=NodeState.RETIRED).order_by("name"))
 
 
 def nodes_behind(*, limit: int = 200) -> list[uuid.UUID]:
     """Return ids of nodes whose applied generation (or epoch) is older than what they should do."""
-    raise NotImplementedError
+    behind = (
+        Q(observation=None)
+        | Q(observation__generation_applied__lt=F("desired_generation"))
+        | ~Q(observation__epoch=F("epoch"))
+    )
+    nodes = ServingNode.objects.filter(behind, desired_generation__gt=0).exclude(state=NodeState.RETIRED)
+    return list(nodes.values_list("id", flat=True)[:limit])
 
 
 def join_tokens() -> QuerySet[JoinToken]:
     """Return unused join tokens that have not expired, newest first."""
-    raise NotImplementedError
+    return JoinToken.objects.filter(used_at=None, expires_at__gt=timezone.now()).order_by("-created_at")
+
+
+def _matches(labels: Mapping[str, Any], selector: Mapping[str, Any]) -> bool:
+    return all(labels.get(key) == value for key, value in selector.items())
+
+
+def _row(node: ServingNode, known: list[Fleet], now: datetime) -> NodeRow:
+    seen = observation_of(node)
+    states = [unit.get("state") for unit in seen.units] if seen is not None else []
+    return NodeRow(
+        node=node,
+        observation=seen,
+        is_reachable=is_reachable(node, now),
+        age_seconds=(now - seen.observed_at).total_seconds() if seen is not None else None,
+        units_ready=states.count("ready"),
+        units_failed=states.count("failed"),
+        units_total=len(states),
+        is_current=seen is not None and seen.epoch == node.epoch and seen.generation_applied >= node.desired_generation,
+        fleets=tuple(fleet for fleet in known if _matches(node.labels, fleet.selector)),
+        error=seen.error if seen is not None else "",
+    )

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from django.db.models import QuerySet
+from django.db.models import Count, Prefetch, Q, QuerySet
+from django.utils.translation import gettext as _
 
 from registry.domain.actors import Actor
-from registry.models import ConfigRevision, Deployment, ModelVersion, Project, RegisteredModel
+from registry.domain.health import Verdict, worst
+from registry.errors import NotFound
+from registry.models import ConfigRevision, Deployment, ModelVersion, Project, RegisteredModel, VersionState
+from registry.selectors.accounts import projects_of
+from registry.selectors.configs import config_latest
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +37,16 @@ class ModelOverview:
     deployments: tuple[Deployment, ...]
 
 
+_SYNC_ORDER = ("synced", "progressing", "unknown", "out_of_sync")
+
+
 def models_visible_to(actor: Actor) -> QuerySet[RegisteredModel]:
     """Return models of the actor's projects, with project and owner."""
-    raise NotImplementedError
+    return (
+        RegisteredModel.objects.filter(project__in=projects_of(actor))
+        .select_related("project", "owner")
+        .order_by("-created_at")
+    )
 
 
 def model_get(actor: Actor, project_slug: str, slug: str) -> RegisteredModel:
@@ -43,14 +55,57 @@ def model_get(actor: Actor, project_slug: str, slug: str) -> RegisteredModel:
     Raises:
         NotFound: it does not exist, or the actor may not see it.
     """
-    raise NotImplementedError
+    model = models_visible_to(actor).filter(project__slug=project_slug, slug=slug).first()
+    if model is None:
+        raise NotFound(_("There is no model “%(slug)s” that you can see.") % {"slug": slug})
+    return model
 
 
 def model_rows(project: Project, *, search: str = "") -> list[ModelRow]:
     """Return a project's models for a list, by name, in a fixed number of queries."""
-    raise NotImplementedError
+    newest = ModelVersion.objects.filter(state=VersionState.READY).order_by("model_id", "-number").distinct("model_id")
+    models = (
+        RegisteredModel.objects.filter(project=project)
+        .select_related("owner", "project")
+        .annotate(ready_count=Count("versions", filter=Q(versions__state=VersionState.READY)))
+        .prefetch_related(
+            Prefetch("versions", queryset=newest, to_attr="newest_ready"),
+            Prefetch("deployments", queryset=_deployments(), to_attr="shown_deployments"),
+        )
+        .order_by("slug")
+    )
+    if search:
+        models = models.filter(Q(slug__icontains=search) | Q(description__icontains=search))
+    return [_row(model) for model in models]
 
 
 def model_overview(model: RegisteredModel) -> ModelOverview:
     """Return what the head of a model's page shows."""
-    raise NotImplementedError
+    return ModelOverview(
+        model=model,
+        latest_version=model.versions.filter(state=VersionState.READY).order_by("-number").first(),
+        latest_config=config_latest(model),
+        deployments=tuple(_deployments().filter(model=model)),
+    )
+
+
+def _deployments() -> QuerySet[Deployment]:
+    return (
+        Deployment.objects.select_related("fleet__environment")
+        .prefetch_related("routes__version", "routes__config")
+        .order_by("fleet__environment__position", "fleet__slug")
+    )
+
+
+def _row(model: RegisteredModel) -> ModelRow:
+    versions: list[ModelVersion] = getattr(model, "newest_ready", [])
+    deployments: list[Deployment] = getattr(model, "shown_deployments", [])
+    syncs = [deployment.sync for deployment in deployments]
+    return ModelRow(
+        model=model,
+        latest_version=versions[0] if versions else None,
+        version_count=getattr(model, "ready_count", 0),
+        deployments=tuple(deployments),
+        health=worst([Verdict(one.health) for one in deployments]).status if deployments else "",
+        sync=max(syncs, key=_SYNC_ORDER.index) if syncs else "",
+    )

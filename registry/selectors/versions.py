@@ -5,10 +5,26 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass
 
-from django.db.models import QuerySet
+from django.db.models import Count, Prefetch, Q, QuerySet
+from django.utils.translation import gettext as _
 
 from registry.domain.actors import Actor
-from registry.models import Check, Deployment, ModelVersion, Operation, RegisteredModel, Upload, VersionFile
+from registry.errors import NotFound
+from registry.models import (
+    Check,
+    Deployment,
+    ModelVersion,
+    Operation,
+    RegisteredModel,
+    Route,
+    Upload,
+    Verdict,
+    VersionFile,
+    VersionState,
+)
+from registry.selectors.accounts import projects_of
+from registry.selectors.lookup import one_by_id
+from registry.selectors.operations import operation_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +52,11 @@ class VersionDetail:
 
 def versions_visible_to(actor: Actor) -> QuerySet[ModelVersion]:
     """Return versions of the actor's projects, with model, project and author, newest first."""
-    raise NotImplementedError
+    return (
+        ModelVersion.objects.filter(model__project__in=projects_of(actor))
+        .select_related("model__project", "author")
+        .order_by("-created_at")
+    )
 
 
 def version_get(actor: Actor, version_id: uuid.UUID | str) -> ModelVersion:
@@ -45,7 +65,7 @@ def version_get(actor: Actor, version_id: uuid.UUID | str) -> ModelVersion:
     Raises:
         NotFound: it does not exist, or the actor may not see it.
     """
-    raise NotImplementedError
+    return one_by_id(versions_visible_to(actor), version_id, _("There is no such version."))
 
 
 def version_by_number(model: RegisteredModel, number: int) -> ModelVersion:
@@ -54,22 +74,54 @@ def version_by_number(model: RegisteredModel, number: int) -> ModelVersion:
     Raises:
         NotFound: there is none.
     """
-    raise NotImplementedError
+    version = model.versions.select_related("model__project", "author").filter(number=number).first()
+    if version is None:
+        raise NotFound(_("“%(model)s” has no version %(number)s.") % {"model": model.slug, "number": number})
+    return version
 
 
 def version_rows(model: RegisteredModel) -> list[VersionRow]:
     """Return a model's versions for a list, newest first, abandoned ones left out."""
-    raise NotImplementedError
+    routes = Route.objects.select_related("deployment__fleet__environment")
+    versions = (
+        model.versions.exclude(state=VersionState.ABANDONED)
+        .select_related("author", "model__project")
+        .prefetch_related(Prefetch("routes", queryset=routes))
+        .annotate(
+            passed=Count("checks", filter=Q(checks__verdict=Verdict.PASS)),
+            warned=Count("checks", filter=Q(checks__verdict=Verdict.WARN)),
+            failed=Count("checks", filter=Q(checks__verdict__in=[Verdict.FAIL, Verdict.ERROR])),
+        )
+        .order_by("-created_at")
+    )
+    return [
+        VersionRow(
+            version=version,
+            deployments=_once([route.deployment for route in version.routes.all()]),
+            checks_passed=version.passed,
+            checks_warned=version.warned,
+            checks_failed=version.failed,
+        )
+        for version in versions
+    ]
 
 
 def version_detail(version: ModelVersion) -> VersionDetail:
     """Return everything a version's page shows."""
-    raise NotImplementedError
+    routes = version.routes.select_related("deployment__fleet__environment", "deployment__model")
+    return VersionDetail(
+        version=version,
+        files=tuple(version.files.select_related("blob").order_by("path")),
+        uploads=tuple(version.uploads.order_by("created_at")),
+        checks=tuple(version.checks.order_by("created_at")),
+        operation=operation_of("version", version.id),
+        deployments=_once([route.deployment for route in routes]),
+    )
 
 
 def versions_deployable(model: RegisteredModel) -> QuerySet[ModelVersion]:
     """Return ready versions of a model, newest first."""
-    raise NotImplementedError
+    return model.versions.filter(state=VersionState.READY).order_by("-number")
 
 
 def upload_get(actor: Actor, upload_id: uuid.UUID | str) -> Upload:
@@ -78,4 +130,13 @@ def upload_get(actor: Actor, upload_id: uuid.UUID | str) -> Upload:
     Raises:
         NotFound: it does not exist or belongs to somebody else.
     """
-    raise NotImplementedError
+    uploads = Upload.objects.select_related("version__model__project").filter(
+        version__model__project__in=projects_of(actor)
+    )
+    if not actor.is_system:
+        uploads = uploads.filter(owner_id=actor.user_id)
+    return one_by_id(uploads, upload_id, _("There is no such upload."))
+
+
+def _once(deployments: list[Deployment]) -> tuple[Deployment, ...]:
+    return tuple({deployment.pk: deployment for deployment in deployments}.values())

@@ -2,17 +2,55 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 import uuid
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
+from blake3 import blake3
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Sum
+from django.utils import timezone
+from django.utils.translation import gettext as _
+
+from registry import telemetry
 from registry.domain.actors import Actor
-from registry.models import Blob, ModelVersion, Upload
+from registry.domain.paths import require_path
+from registry.errors import (
+    Conflict,
+    Immutable,
+    InvalidTransition,
+    NotFound,
+    PermissionDenied,
+    QuotaExceeded,
+    StaleWrite,
+    StorageFailed,
+    ValidationFailed,
+)
+from registry.models import Blob, ModelVersion, Project, Upload, UploadState, VersionFile, VersionState
+from registry.services import audit
+from registry.services.permissions import require
+from registry.services.staging import staged_remove, staging_path
+from registry.services.transition import move
+from registry.services.versions import version_abandon, version_add_file
+from registry.storage import artifact_store, storage_key
 
+__all__ = [
+    "staging_path",
+    "upload_advance",
+    "upload_create",
+    "upload_received",
+    "upload_store",
+    "upload_terminate",
+    "uploads_expire",
+]
 
-def staging_path(upload_id: uuid.UUID) -> Path:
-    """Return where the bytes of an upload are staged."""
-    raise NotImplementedError
+_RUNNING = (UploadState.RECEIVING, UploadState.RECEIVED)
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_READ_SIZE = 4 * 1024 * 1024
+_MAX_FILES = 10_000
 
 
 def upload_create(*, version: ModelVersion, path: str, length: int, sha256: str = "", actor: Actor) -> Upload:
@@ -24,26 +62,83 @@ def upload_create(*, version: ModelVersion, path: str, length: int, sha256: str 
         Conflict: the path is taken by a file or a running upload.
         QuotaExceeded: too large, or the project has no room left.
     """
-    raise NotImplementedError
+    require(actor, "version.write", version)
+    if actor.user_id is None:
+        raise PermissionDenied(_("An upload needs an owner."))
+    require_path(path)
+    if length <= 0:
+        message = _("The file is empty.") if length == 0 else _("The length must be a positive number of bytes.")
+        raise ValidationFailed(message, errors=[{"field": "length", "message": message}])
+    sha256 = sha256.lower()
+    if sha256 and not _SHA256.fullmatch(sha256):
+        message = _("The digest must be a SHA-256 in hexadecimal.")
+        raise ValidationFailed(message, errors=[{"field": "sha256", "message": message}])
+    with transaction.atomic():
+        project = Project.objects.select_for_update().get(pk=version.model.project_id)
+        state = ModelVersion.objects.select_for_update().values_list("state", flat=True).get(pk=version.pk)
+        if state != VersionState.UPLOADING:
+            raise Immutable(_("This version is %(state)s; make a new one.") % {"state": state})
+        _require_free_path(version, path)
+        _require_room(project, length)
+        upload = Upload.objects.create(
+            version=version,
+            owner_id=actor.user_id,
+            path=path,
+            length=length,
+            expected_sha256=sha256,
+            expires_at=_expiry(timezone.now()),
+        )
+        _publish(upload)
+    return upload
 
 
 def upload_advance(*, upload_id: uuid.UUID, from_offset: int, to_offset: int) -> None:
     """Record that the staged file now has ``to_offset`` bytes, if it had ``from_offset`` until now.
 
     Raises:
+        NotFound: no such upload.
         StaleWrite: another request moved the offset.
         InvalidTransition: the upload is not receiving.
+        ValidationFailed: more bytes than were announced.
     """
-    raise NotImplementedError
+    changed = Upload.objects.filter(
+        pk=upload_id,
+        offset=from_offset,
+        state=UploadState.RECEIVING,
+        length__gte=to_offset,
+    ).update(offset=to_offset, expires_at=_expiry(timezone.now()))
+    if changed:
+        return
+    upload = Upload.objects.filter(pk=upload_id).first()
+    if upload is None:
+        raise NotFound(_("There is no such upload."))
+    if upload.state != UploadState.RECEIVING:
+        raise InvalidTransition(_("The upload is %(state)s.") % {"state": upload.state})
+    if to_offset > upload.length:
+        raise ValidationFailed(_("More bytes than announced."))
+    raise StaleWrite(_("The upload is at byte %(offset)s.") % {"offset": upload.offset}, offset=upload.offset)
 
 
 def upload_received(*, upload_id: uuid.UUID) -> Upload:
     """Note that the last byte is there: receiving -> received. Doing it again changes nothing.
 
     Raises:
+        NotFound: no such upload.
         InvalidTransition: bytes are missing, or it has ended.
     """
-    raise NotImplementedError
+    upload = Upload.objects.select_related("version__model").filter(pk=upload_id).first()
+    if upload is None:
+        raise NotFound(_("There is no such upload."))
+    if upload.state in (UploadState.RECEIVED, UploadState.STORED):
+        return upload
+    if upload.offset != upload.length:
+        raise InvalidTransition(
+            _("The upload has %(offset)s of %(length)s bytes.") % {"offset": upload.offset, "length": upload.length}
+        )
+    with transaction.atomic():
+        move(upload, "state", UploadState.RECEIVED, cause="last byte received", actor=Actor.system("uploads"))
+        _publish(upload)
+    return upload
 
 
 def upload_store(*, upload_id: uuid.UUID) -> Blob:
@@ -54,18 +149,130 @@ def upload_store(*, upload_id: uuid.UUID) -> Blob:
     Raises:
         ValidationFailed: the digest is not the one the client promised; the upload has failed.
         StorageFailed: one sentence (a full disk); the upload stays received and may be tried again.
+        InvalidTransition: it is not received.
     """
-    raise NotImplementedError
+    upload = Upload.objects.select_related("version__model").get(pk=upload_id)
+    if upload.state == UploadState.STORED:
+        return VersionFile.objects.select_related("blob").get(version=upload.version_id, path=upload.path).blob
+    if upload.state != UploadState.RECEIVED:
+        raise InvalidTransition(_("The upload is %(state)s.") % {"state": upload.state})
+    path = staging_path(upload.id)
+    sha256, blake, size = _hash_file(path)
+    if size != upload.length:
+        _fail(upload, _("“%(path)s” was cut short: upload it again.") % {"path": upload.path})
+    if upload.expected_sha256 and upload.expected_sha256 != sha256:
+        _fail(upload, _("“%(path)s” was damaged on the way: its digest differs.") % {"path": upload.path})
+    store = artifact_store()
+    if not store.exists(sha256):
+        store.put_file(path, sha256)
+    with transaction.atomic():
+        Blob.objects.get_or_create(
+            sha256=sha256, defaults={"blake3": blake, "size": size, "storage_key": storage_key(sha256)}
+        )
+        # Under the row's lock collection cannot take the content; it may have just before.
+        blob = Blob.objects.select_for_update().get(sha256=sha256)
+        if not store.exists(sha256):
+            store.put_file(path, sha256)
+        version_add_file(version=upload.version, path=upload.path, blob=blob)
+        move(upload, "state", UploadState.STORED, cause="hashed and stored", actor=Actor.system("uploads"))
+        staged_remove(upload.id)
+        _publish(upload)
+    return blob
 
 
 def upload_terminate(*, upload_id: uuid.UUID, actor: Actor) -> None:
-    """End an upload and delete its bytes."""
-    raise NotImplementedError
+    """End an upload and delete its bytes; ending it again changes nothing.
+
+    Raises:
+        NotFound: no such upload, or it is somebody else's.
+        InvalidTransition: its file is part of the version already.
+    """
+    upload = Upload.objects.select_related("version__model").filter(pk=upload_id).first()
+    if upload is None or (not actor.is_system and upload.owner_id != actor.user_id):
+        raise NotFound(_("There is no such upload."))
+    if upload.state == UploadState.TERMINATED:
+        return
+    if upload.version.state != VersionState.UPLOADING and not actor.is_system:
+        raise Immutable(_("This version is being checked."))
+    with transaction.atomic():
+        move(upload, "state", UploadState.TERMINATED, cause=f"ended by {actor.name}", actor=actor)
+        staged_remove(upload.id)
+        _publish(upload)
 
 
 def uploads_expire(now: datetime) -> int:
-    """End uploads past their expiry, abandon versions without any activity since, delete staged bytes of neither.
+    """End uploads past their expiry and abandon versions that nobody has touched since; return how many uploads ended.
 
-    Returns how many uploads ended.
+    Uploads of versions that are being checked are left alone.
     """
-    raise NotImplementedError
+    actor = Actor.system("expiry")
+    ended = 0
+    expired = Upload.objects.filter(
+        state__in=_RUNNING, expires_at__lt=now, version__state=VersionState.UPLOADING
+    ).values_list("id", flat=True)
+    for upload_id in list(expired[:500]):
+        upload_terminate(upload_id=upload_id, actor=actor)
+        ended += 1
+    idle = ModelVersion.objects.filter(
+        state=VersionState.UPLOADING, created_at__lt=now - timedelta(hours=settings.UPLOAD_EXPIRY_HOURS)
+    ).exclude(uploads__state__in=_RUNNING)
+    for version in idle.select_related("model")[:500]:
+        version_abandon(version=version, reason=_("Nothing was uploaded in time."), actor=actor)
+    return ended
+
+
+def _require_free_path(version: ModelVersion, path: str) -> None:
+    if VersionFile.objects.filter(version=version, path=path).exists():
+        raise Conflict(_("The version has a file “%(path)s” already.") % {"path": path})
+    running = Upload.objects.filter(version=version, state__in=_RUNNING)
+    if running.filter(path=path).exists():
+        raise Conflict(_("An upload to “%(path)s” is under way.") % {"path": path})
+    if running.count() + VersionFile.objects.filter(version=version).count() >= _MAX_FILES:
+        raise QuotaExceeded(_("A version has at most %(count)s files.") % {"count": _MAX_FILES})
+
+
+def _require_room(project: Project, length: int) -> None:
+    if length > settings.MAX_UPLOAD_BYTES:
+        raise QuotaExceeded(
+            _("A file may have at most %(limit)s bytes.") % {"limit": settings.MAX_UPLOAD_BYTES},
+            errors=[{"field": "length", "message": _("Too large.")}],
+        )
+    stored = VersionFile.objects.filter(version__model__project=project).aggregate(total=Sum("blob__size"))["total"]
+    coming = Upload.objects.filter(version__model__project=project, state__in=_RUNNING).aggregate(total=Sum("length"))
+    if (stored or 0) + (coming["total"] or 0) + length > project.quota_bytes:
+        raise QuotaExceeded(
+            _("The project “%(project)s” has no room for %(length)s more bytes (its quota is %(quota)s).")
+            % {"project": project.slug, "length": length, "quota": project.quota_bytes}
+        )
+
+
+def _hash_file(path: Path) -> tuple[str, str, int]:
+    """Return SHA-256, BLAKE3 and size of a staged file."""
+    first, second, size = hashlib.sha256(), blake3(), 0
+    try:
+        with path.open("rb") as file:
+            while piece := file.read(_READ_SIZE):
+                first.update(piece)
+                second.update(piece)
+                size += len(piece)
+    except OSError as error:
+        raise StorageFailed(_("The uploaded bytes cannot be read: %(why)s.") % {"why": error.strerror}) from error
+    return first.hexdigest(), second.hexdigest(), size
+
+
+def _fail(upload: Upload, message: str) -> None:
+    with transaction.atomic():
+        actor = Actor.system("uploads")
+        move(upload, "state", UploadState.FAILED, cause=message, actor=actor, error=message)
+        audit.record(actor=actor, action="upload.fail", obj=upload, after={"path": upload.path, "error": message})
+        staged_remove(upload.id)
+        _publish(upload)
+    raise ValidationFailed(message, errors=[{"field": upload.path, "message": message}])
+
+
+def _expiry(now: datetime) -> datetime:
+    return now + timedelta(hours=settings.UPLOAD_EXPIRY_HOURS)
+
+
+def _publish(upload: Upload) -> None:
+    telemetry.publish_on_commit(f"version:{upload.version_id}", project=upload.version.model.project_id)

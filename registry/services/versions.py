@@ -5,9 +5,53 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+from django.utils.translation import gettext as _
+
+from registry import telemetry
 from registry.domain.actors import Actor
-from registry.models import Blob, Check, ModelVersion, Operation, RegisteredModel, VersionFile
+from registry.domain.paths import clash, require_path
+from registry.errors import Conflict, Immutable, NotFound, PermissionDenied, ValidationFailed
+from registry.models import (
+    Blob,
+    ModelVersion,
+    Operation,
+    OperationQueue,
+    RegisteredModel,
+    Route,
+    Upload,
+    UploadState,
+    VersionFile,
+    VersionState,
+)
+from registry.selectors.blobs import actor_may_read
+from registry.services import audit
+from registry.services.checks import check_finish, check_start
+from registry.services.configs import first_config
+from registry.services.operations import operation_create
+from registry.services.permissions import require
+from registry.services.staging import staged_remove
+from registry.services.transition import move
+from serving_node.contract.model_config import ModelConfig
 from serving_node.contract.signature import ModelSignature
+
+__all__ = [
+    "check_finish",
+    "check_start",
+    "version_abandon",
+    "version_accept",
+    "version_add_file",
+    "version_archive",
+    "version_attach_blob",
+    "version_create",
+    "version_quarantine",
+    "version_reject",
+    "version_restore",
+    "version_submit",
+]
+
+_CHECKER = "checks"
 
 
 def version_create(
@@ -18,7 +62,20 @@ def version_create(
     actor: Actor,
 ) -> ModelVersion:
     """Create an empty version in state uploading; it has an id and no number yet."""
-    raise NotImplementedError
+    require(actor, "version.write", model)
+    if actor.user_id is None:
+        raise PermissionDenied(_("A version needs an author."))
+    with transaction.atomic():
+        version = ModelVersion.objects.create(
+            model=model,
+            source=dict(source or {}),
+            metadata=dict(metadata or {}),
+            author_id=actor.user_id,
+            author_token_id=actor.token_id,
+        )
+        audit.record(actor=actor, action="version.create", obj=version, after={"source": version.source})
+        _publish(version)
+    return version
 
 
 def version_attach_blob(*, version: ModelVersion, path: str, sha256: str, actor: Actor) -> VersionFile:
@@ -30,12 +87,42 @@ def version_attach_blob(*, version: ModelVersion, path: str, sha256: str, actor:
         Immutable: the version is not uploading any more.
         Conflict: the path is taken.
     """
-    raise NotImplementedError
+    require(actor, "version.write", version)
+    require_path(path)
+    # The same answer whether it does not exist or is somebody else's: a digest must not reveal what others hold.
+    blob = Blob.objects.filter(sha256=sha256).first() if actor_may_read(actor, sha256) else None
+    if blob is None:
+        raise NotFound(_("No version that you can read holds this content; upload it."))
+    with transaction.atomic():
+        _lock_uploading(version)
+        if Upload.objects.filter(version=version, path=path, state__in=_RUNNING_UPLOADS).exists():
+            raise Conflict(_("An upload to “%(path)s” is under way.") % {"path": path})
+        return version_add_file(version=version, path=path, blob=blob)
 
 
 def version_add_file(*, version: ModelVersion, path: str, blob: Blob) -> VersionFile:
-    """Add a stored blob under a path (workers, while uploading or validating). Same path and blob: nothing changes."""
-    raise NotImplementedError
+    """Add a stored blob under a path (workers, while uploading or validating). Same path and blob: nothing changes.
+
+    Raises:
+        Immutable: the version is finished.
+        Conflict: the path holds other content.
+    """
+    with transaction.atomic():
+        state = ModelVersion.objects.select_for_update().values_list("state", flat=True).get(pk=version.pk)
+        if state not in (VersionState.UPLOADING, VersionState.VALIDATING):
+            raise Immutable(_("This version is %(state)s; make a new one.") % {"state": state})
+        # Collection locks the blob row before it looks for references.
+        if not Blob.objects.select_for_update().filter(pk=blob.pk).exists():
+            raise NotFound(_("The content was collected meanwhile; upload it again."))
+        try:
+            with transaction.atomic():
+                file, _made = VersionFile.objects.get_or_create(version=version, path=path, defaults={"blob": blob})
+        except IntegrityError:
+            file = VersionFile.objects.get(version=version, path=path)
+        if file.blob_id != blob.pk:
+            raise Conflict(_("The version has another file “%(path)s” already.") % {"path": path})
+        _publish(version)
+    return file
 
 
 def version_submit(*, version: ModelVersion, actor: Actor) -> Operation:
@@ -45,7 +132,34 @@ def version_submit(*, version: ModelVersion, actor: Actor) -> Operation:
         ValidationFailed: no files, or uploads are not complete.
         InvalidTransition: it is not uploading.
     """
-    raise NotImplementedError
+    require(actor, "version.write", version)
+    with transaction.atomic():
+        ModelVersion.objects.select_for_update().get(pk=version.pk)
+        uploads = list(Upload.objects.filter(version=version, state__in=_RUNNING_UPLOADS))
+        missing = sorted(upload.path for upload in uploads if upload.state == UploadState.RECEIVING)
+        if missing:
+            raise ValidationFailed(
+                _("These files are not uploaded completely: %(files)s.") % {"files": ", ".join(missing)},
+                errors=[{"field": path, "message": _("The upload is not complete.")} for path in missing],
+            )
+        paths = list(VersionFile.objects.filter(version=version).values_list("path", flat=True))
+        paths += [upload.path for upload in uploads]
+        if not paths:
+            raise ValidationFailed(_("The version has no files; upload at least one."))
+        problem = clash(paths)
+        if problem:
+            raise ValidationFailed(problem, errors=[{"field": "files", "message": problem}])
+        move(version, "state", VersionState.VALIDATING, cause="submitted", actor=actor)
+        audit.record(actor=actor, action="version.submit", obj=version, after={"files": sorted(paths)})
+        _publish(version)
+        return operation_create(
+            kind="validate_version",
+            queue=OperationQueue.JOBS,
+            subject_type="version",
+            subject_id=version.id,
+            project=version.model.project,
+            actor=actor,
+        )
 
 
 def version_accept(
@@ -56,49 +170,148 @@ def version_accept(
     manifest_digest: str,
     size: int,
     warnings: Sequence[str] = (),
+    config: ModelConfig | None = None,
     actor: Actor | None = None,
 ) -> int:
     """Give the version its number: validating -> ready. Makes the model's first config when it has none.
 
+    ``config`` is what came with the files, used for that first config; else one is made from the signature.
     Returns the number. Called again for a ready version with the same digest it returns the same number.
     """
-    raise NotImplementedError
+    actor = actor or Actor.system(_CHECKER)
+    with transaction.atomic():
+        model = RegisteredModel.objects.select_for_update().get(pk=version.model_id)
+        version.refresh_from_db()
+        if version.state == VersionState.READY and version.manifest_digest == manifest_digest and version.number:
+            return version.number
+        number = model.next_version
+        RegisteredModel.objects.filter(pk=model.pk).update(next_version=number + 1)
+        move(
+            version,
+            "state",
+            VersionState.READY,
+            cause="checks passed",
+            actor=actor,
+            number=number,
+            signature=signature.to_json(),
+            format=format,
+            manifest_digest=manifest_digest,
+            size_bytes=size,
+            state_reason=" ".join(warnings),
+            ready_at=timezone.now(),
+        )
+        model.next_version = number + 1
+        first_config(model=model, version=version, signature=signature, format=format, config=config)
+        audit.record(
+            actor=actor,
+            action="version.ready",
+            obj=version,
+            after={"number": number, "manifest_digest": manifest_digest, "format": format},
+        )
+        _publish(version)
+    return number
 
 
 def version_reject(
     *, version: ModelVersion, reason: str, errors: Sequence[Mapping[str, str]] = (), actor: Actor | None = None
 ) -> None:
-    """Refuse the version for good with one sentence: validating -> rejected. Its files are let go."""
-    raise NotImplementedError
+    """Refuse the version for good with one sentence: validating -> rejected. Its files are let go.
+
+    Their names stay in ``metadata["files"]``, ``errors`` in ``metadata["errors"]``. Doing it again changes nothing.
+    """
+    actor = actor or Actor.system(_CHECKER)
+    with transaction.atomic():
+        version.refresh_from_db()
+        if version.state == VersionState.REJECTED:
+            return
+        paths = sorted({*version.files.values_list("path", flat=True), *version.uploads.values_list("path", flat=True)})
+        metadata = {**version.metadata, "files": paths, "errors": [dict(error) for error in errors]}
+        move(
+            version,
+            "state",
+            VersionState.REJECTED,
+            cause=reason,
+            actor=actor,
+            state_reason=reason,
+            metadata=metadata,
+        )
+        _let_go(version)
+        audit.record(actor=actor, action="version.reject", obj=version, after={"reason": reason})
+        _publish(version)
 
 
 def version_archive(*, version: ModelVersion, actor: Actor) -> None:
-    """Hide a ready version that no deployment uses: ready -> archived."""
-    raise NotImplementedError
+    """Hide a ready version that no deployment uses: ready -> archived.
+
+    Raises:
+        Conflict: a deployment uses it.
+    """
+    require(actor, "version.write", version)
+    with transaction.atomic():
+        ModelVersion.objects.select_for_update().get(pk=version.pk)
+        used = Route.objects.filter(version=version).select_related("deployment__fleet").first()
+        if used is not None:
+            raise Conflict(_("%(deployment)s uses this version.") % {"deployment": str(used.deployment)})
+        _move_by_person(version, VersionState.ARCHIVED, "archived", actor)
 
 
 def version_restore(*, version: ModelVersion, actor: Actor) -> None:
     """Bring an archived or quarantined version back: -> ready."""
-    raise NotImplementedError
+    quarantined = version.state == VersionState.QUARANTINED
+    require(actor, "version.quarantine" if quarantined else "version.write", version)
+    with transaction.atomic():
+        _move_by_person(version, VersionState.READY, "restored", actor)
 
 
 def version_quarantine(*, version: ModelVersion, reason: str, actor: Actor) -> None:
     """Block new deployments of a version: ready | archived -> quarantined."""
-    raise NotImplementedError
+    require(actor, "version.quarantine", version)
+    with transaction.atomic():
+        _move_by_person(version, VersionState.QUARANTINED, reason, actor)
 
 
 def version_abandon(*, version: ModelVersion, reason: str = "", actor: Actor) -> None:
     """Give up a version that was not submitted: uploading -> abandoned. Its uploads end and its files are let go."""
-    raise NotImplementedError
+    require(actor, "version.write", version)
+    with transaction.atomic():
+        move(version, "state", VersionState.ABANDONED, cause=reason or "abandoned", actor=actor, state_reason=reason)
+        _let_go(version)
+        audit.record(actor=actor, action="version.abandon", obj=version, after={"reason": reason})
+        _publish(version)
 
 
-def check_start(*, version: ModelVersion, kind: str) -> Check:
-    """Begin (or begin again) a check of a version; verdict running. Pages see it at once."""
-    raise NotImplementedError
+_RUNNING_UPLOADS = (UploadState.RECEIVING, UploadState.RECEIVED)
 
 
-def check_finish(
-    *, check: Check, verdict: str, summary: str, evidence: Mapping[str, Any] | None = None, log: str = ""
-) -> None:
-    """Write a check's verdict: pass, warn, fail or error."""
-    raise NotImplementedError
+def _move_by_person(version: ModelVersion, to: str, reason: str, actor: Actor) -> None:
+    before = move(version, "state", to, cause=reason, actor=actor, state_reason=reason)
+    audit.record(
+        actor=actor,
+        action=f"version.{to}",
+        obj=version,
+        before={"state": before},
+        after={"state": to, "reason": reason},
+    )
+    _publish(version)
+
+
+def _let_go(version: ModelVersion) -> None:
+    """End uploads and drop the references to blobs, so that collection can take what nobody else holds."""
+    actor = Actor.system(_CHECKER)
+    for upload in version.uploads.filter(state__in=_RUNNING_UPLOADS):
+        move(upload, "state", UploadState.TERMINATED, cause="the version ended", actor=actor)
+    for upload_id in version.uploads.values_list("id", flat=True):
+        staged_remove(upload_id)
+    version.files.all().delete()
+
+
+def _lock_uploading(version: ModelVersion) -> None:
+    state = ModelVersion.objects.select_for_update().values_list("state", flat=True).get(pk=version.pk)
+    if state != VersionState.UPLOADING:
+        raise Immutable(_("This version is %(state)s; make a new one.") % {"state": state})
+
+
+def _publish(version: ModelVersion) -> None:
+    project_id = version.model.project_id
+    telemetry.publish_on_commit(f"version:{version.id}", project=project_id)
+    telemetry.publish_on_commit(f"model:{version.model_id}", project=project_id)
