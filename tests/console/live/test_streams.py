@@ -1,0 +1,153 @@
+"""Streams of a real uvicorn, fed through a real Redis channel."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.conf import settings
+from django.db import connection
+from django.test import Client
+
+from console.live import fragments
+from registry import telemetry
+from registry.models import Membership, Role, User
+from registry.services import operations
+from tests.console.conftest import Cast, RunningConsole
+
+
+class Stream:
+    """One open EventSource."""
+
+    def __init__(self, console: RunningConsole, path: str, **headers: str) -> None:
+        self._connection = http.client.HTTPConnection("127.0.0.1", console.port, timeout=10)
+        self._connection.request("GET", path, headers=headers)
+        self.response = self._connection.getresponse()
+
+    def lines(self) -> Iterator[str]:
+        while line := self.response.readline():
+            yield line.decode().rstrip("\n")
+
+    def next(self, event: str) -> Any:
+        """Return the data of the next event of that name."""
+        name = ""
+        for line in self.lines():
+            if line.startswith("event: "):
+                name = line.removeprefix("event: ")
+            elif line.startswith("data: ") and name == event:
+                return json.loads(line.removeprefix("data: "))
+        raise AssertionError("the stream ended")
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def cookie(user: User) -> dict[str, str]:
+    browser = Client()
+    browser.force_login(user)
+    return {"Cookie": f"{settings.SESSION_COOKIE_NAME}={browser.session.session_key}"}
+
+
+@pytest.fixture
+def model_topic(shared_cast: Cast, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setattr(fragments, "_fragments", {})
+    fragments.register("model", "head", lambda topic_id, scope: f"<h1>{scope}</h1>")
+    return f"model:{shared_cast.version().model_id}"
+
+
+def database_connections() -> int:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()")
+        return int(cursor.fetchone()[0])
+
+
+def test_fifty_streams_hold_no_connection_and_a_page_still_loads(
+    console: RunningConsole, shared_cast: Cast, model_topic: str
+) -> None:
+    people = [User.objects.create_user(f"reader-{number}", password=None) for number in range(5)]
+    Membership.objects.bulk_create(
+        Membership(project=shared_cast.project, user=user, role=Role.VIEWER) for user in people
+    )
+    streams = [Stream(console, f"/live/stream?topics={model_topic}", **cookie(user)) for user in people * 10]
+    try:
+        assert {stream.response.status for stream in streams} == {200}
+        for stream in streams:
+            assert stream.next("fragment")["html"] == "<h1>viewer</h1>"
+        assert database_connections() <= 3
+        with console.client(shared_cast.token("bob")) as client:
+            assert client.get("/api/v1/me/").json()["username"] == "bob"
+            assert client.get("/readyz").status_code == 200
+        telemetry.publish(model_topic, {"why": "test"})
+        for stream in streams:
+            assert stream.next("notice") == {"topic": model_topic, "data": {"why": "test"}}
+    finally:
+        for stream in streams:
+            stream.close()
+
+
+def test_scope_is_the_role_of_the_reader(console: RunningConsole, shared_cast: Cast, model_topic: str) -> None:
+    for name, role in (("alice", "admin"), ("bob", "publisher"), ("vera", "viewer")):
+        stream = Stream(console, f"/live/stream?topics={model_topic},fleet", **cookie(getattr(shared_cast, name)))
+        assert stream.next("fragment") == {
+            "target": f"#head-{model_topic.removeprefix('model:')}",
+            "html": f"<h1>{role}</h1>",
+        }
+        stream.close()
+
+
+def test_outsiders_and_strangers_get_no_stream(console: RunningConsole, shared_cast: Cast, model_topic: str) -> None:
+    path = f"/live/stream?topics={model_topic}"
+    for headers, status in (({}, 401), (cookie(shared_cast.charlie), 404)):
+        stream = Stream(console, path, **headers)
+        assert stream.response.status == status
+        assert stream.response.headers["Content-Type"] == "application/problem+json"
+        stream.close()
+    for path in ("/live/stream", "/live/stream?topics=" + ",".join(["fleet"] * 51)):
+        stream = Stream(console, path, **cookie(shared_cast.bob))
+        assert stream.response.status == 400
+        stream.close()
+
+
+def test_stream_ends_when_the_reader_leaves_the_project(
+    console: RunningConsole, shared_cast: Cast, model_topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("console.live.asgi.RECHECK_SECONDS", 0.1)
+    stream = Stream(console, f"/live/stream?topics={model_topic}", **cookie(shared_cast.vera))
+    stream.next("fragment")
+    Membership.objects.filter(user=shared_cast.vera).delete()
+    assert [line for line in stream.lines() if line.startswith("event: ")] == []
+    stream.close()
+
+
+def test_one_account_has_a_limit_of_streams(console: RunningConsole, shared_cast: Cast, model_topic: str) -> None:
+    headers = cookie(shared_cast.bob)
+    streams = [Stream(console, "/live/stream?topics=fleet", **headers) for _number in range(21)]
+    assert [stream.response.status for stream in streams] == [200] * 20 + [429]
+    for stream in streams:
+        stream.close()
+
+
+def test_events_of_an_operation_arrive_until_it_ends(console: RunningConsole, shared_cast: Cast) -> None:
+    version = shared_cast.version()
+    operation = operations.operation_create(
+        kind="validate_version",
+        queue="jobs",
+        subject_type="modelversion",
+        subject_id=version.pk,
+        project=shared_cast.project,
+        actor=shared_cast.actor("bob"),
+    )
+    path = f"/api/v1/operations/{operation.pk}/events"
+    stranger = Stream(console, path, Authorization=f"Bearer {shared_cast.token('charlie')}")
+    assert stranger.response.status == 404
+    stream = Stream(console, path, Authorization=f"Bearer {shared_cast.token('bob')}")
+    assert stream.next("operation")["state"] == "pending"
+    assert operations.operation_claim(operation.pk, "test") is not None
+    assert stream.next("operation")["state"] == "running"
+    operations.operation_succeed(operation.pk, "test", {"answer": 42})
+    last = stream.next("operation")
+    assert (last["state"], last["result"]) == ("succeeded", {"answer": 42})
+    assert list(stream.lines()) == [""]
