@@ -190,13 +190,13 @@ def _read_arguments(arguments: Sequence[str]) -> tuple[dict[str, list[str]], lis
         if not equals:
             if queue and not queue[0].startswith("--"):
                 text = queue.pop(0)
-            elif name in _SWITCHES:
+            elif name in _SWITCHES or name in _WITHOUT_EFFECT or name in _NOT_YET:
                 text = "true"
             else:
                 raise SettingsError(f"--{name} needs a value")
-        if name in _NOT_YET:
+        if name in _NOT_YET and text.lower() not in _FALSE:
             raise SettingsError(f"--{name} is not supported yet, and starting without it would leave a port open")
-        if name in _WITHOUT_EFFECT:
+        if name in _WITHOUT_EFFECT or name in _NOT_YET:
             notes.append(f"--{name} has no effect yet")
         else:
             given.setdefault(name, []).append(text)

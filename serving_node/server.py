@@ -31,6 +31,7 @@ from serving_node.frontends.metrics.frontend import MetricsFrontend
 from serving_node.observability.host import GpuProbe, HostProbe
 from serving_node.observability.logging import LogControl, LogStyle, configure_logging
 from serving_node.repository.blob_store import BlobStore
+from serving_node.repository.convergence import Limits
 from serving_node.repository.desired_state import DesiredState
 from serving_node.repository.fetcher import BlobFetcher
 from serving_node.repository.inventory import take_inventory
@@ -163,7 +164,8 @@ class Server:
         blobs = BlobStore(state_dir / "blobs", settings.blob_quota_bytes)
         fetcher = BlobFetcher(blobs, base_url=membership.url, token=membership.token)
         steps = UnitSteps(blobs, fetcher, state_dir / "models")
-        desired = DesiredState(state_dir, steps, loader, node=membership.node, inventory=inventory)
+        limits = Limits(fetches=2, loads=2)
+        desired = DesiredState(state_dir, steps, loader, node=membership.node, inventory=inventory, limits=limits)
         return _Joined(membership, desired, blobs, fetcher)
 
     def _ports(self, dataplane: DataPlane, metrics: MetricsFrontend, joined: _Joined | None) -> list[_Port]:

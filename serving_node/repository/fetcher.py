@@ -18,6 +18,7 @@ import httpx2
 from serving_node.repository.blob_store import BlobError, BlobStore
 
 _MAX_REDIRECTS = 5
+_LOOK_SECONDS = 0.2
 _REDIRECTS = (301, 302, 303, 307, 308)
 # The control plane answers these when trying again later may help.
 _TRANSIENT_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
@@ -70,6 +71,8 @@ class BlobFetcher:
         self._token = token
         self._policy = policy or FetchPolicy()
         timeouts = httpx2.Timeout(self._policy.stall_timeout_seconds, connect=self._policy.connect_timeout_seconds)
+        # One for each blob ever fetched by this process: small, and few compared with the blobs themselves.
+        self._locks: dict[str, threading.Lock] = {}
         self._client = httpx2.Client(timeout=timeouts, follow_redirects=False, trust_env=False)
 
     def close(self) -> None:
@@ -83,9 +86,20 @@ class BlobFetcher:
             FetchError: with a code of ours: unreachable, refused, not_found, digest_mismatch, disk_full, disk_quota,
                 cancelled, deadline.
         """
-        if self._store.has(sha256):
-            progress(size)
-            return
+        # Two units may share a file: only one fetch may write it, the other finds it there.
+        lock = self._locks.setdefault(sha256, threading.Lock())
+        while not lock.acquire(timeout=_LOOK_SECONDS):
+            if cancelled.is_set():
+                raise FetchError("cancelled", "no longer wanted", transient=True)
+        try:
+            if self._store.has(sha256):
+                progress(size)
+            else:
+                self._fetch(sha256, size, progress, cancelled)
+        finally:
+            lock.release()
+
+    def _fetch(self, sha256: str, size: int, progress: Progress, cancelled: threading.Event) -> None:
         policy = self._policy
         deadline = time.monotonic() + policy.deadline_seconds + size / policy.bytes_per_second
         pause = policy.backoff_seconds

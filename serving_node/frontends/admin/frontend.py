@@ -33,6 +33,7 @@ _JSON = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")
 _LIMITS = Http1Limits(max_body_bytes=8 * 1024 * 1024)
 _MAX_POLL_SECONDS = 60.0
 _MAX_INFER_SECONDS = 60.0
+_MAX_INFER_BYTES = 2 * 1024 * 1024
 _MAX_LOG_LINES = 2000
 _STATUS = {
     ErrorCode.UNKNOWN: 400,
@@ -159,6 +160,8 @@ class AdminFrontend:
             if not future.done() and (response.outputs or response.error or response.final):
                 future.set_result(response)
 
+        if len(exchange.body) > _MAX_INFER_BYTES:
+            return 413, {"error": f"the body is larger than {_MAX_INFER_BYTES} bytes"}
         document = _body(exchange)
         request = decode_request(model, query.get("version", ""), query.get("unit", ""), document, on_response)
         self._dataplane.infer(request)

@@ -16,7 +16,9 @@ from serving_node.core.errors import InferenceError
 from serving_node.core.request import InferenceRequest, InferenceResponse, RequestedOutput
 from serving_node.core.tensor import NUMPY_DTYPES, Tensor
 
-_MAX_ELEMENTS = 1 << 22
+# What a person can look at; larger tensors belong to the inference ports, which do not parse them on the loop.
+_MAX_ELEMENTS = 1 << 18
+_MAX_NESTING = 32
 
 
 def decode_request(
@@ -49,7 +51,11 @@ def decode_request(
 
 
 def encode_response(response: InferenceResponse) -> dict[str, Any]:
-    """Return the answer as a JSON-ready dict with flat ``data`` and ``timing`` in microseconds."""
+    """Return the answer as a JSON-ready dict with flat ``data`` and ``timing`` in microseconds.
+
+    Raises:
+        InferenceError: INVALID_ARG, an output is too large for this interface.
+    """
     document: dict[str, Any] = {
         "model_name": response.model_name,
         "model_version": response.model_version,
@@ -93,6 +99,8 @@ def _decode_input(item: Any) -> Tensor:
 
 
 def _encode_output(tensor: Tensor) -> dict[str, Any]:
+    if prod(tensor.shape) > _MAX_ELEMENTS:
+        raise _bad(f"output '{tensor.name}' of shape {list(tensor.shape)} is too large for this interface")
     array = tensor.as_numpy().reshape(-1)
     if tensor.datatype == "BF16":
         array = (array.astype(np.uint32) << 16).view(np.float32)
@@ -105,10 +113,12 @@ def _encode_output(tensor: Tensor) -> dict[str, Any]:
     return {"name": tensor.name, "datatype": tensor.datatype, "shape": list(tensor.shape), "data": data}
 
 
-def _flatten(data: list[Any]) -> Iterator[Any]:
+def _flatten(data: list[Any], depth: int = 1) -> Iterator[Any]:
+    if depth > _MAX_NESTING:
+        raise _bad(f"the data of an input is nested more than {_MAX_NESTING} times")
     for element in data:
         if isinstance(element, list):
-            yield from _flatten(element)
+            yield from _flatten(element, depth + 1)
         else:
             yield element
 

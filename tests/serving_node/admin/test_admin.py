@@ -185,6 +185,8 @@ async def test_infer_without_an_answer_ends_and_cancels(client: httpx2.AsyncClie
         ({"datatype": "BYTES"}, "does not fit BYTES"),
         ({"datatype": "UINT8", "data": [1, 300]}, "does not fit UINT8"),
         ({"data": "12"}, "must be a list"),
+        ({"data": [[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]}, "nested more than"),
+        ({"shape": [1 << 40]}, "too large"),
         ({"name": 5}, "must be an object with a 'name'"),
     ],
 )

@@ -179,3 +179,16 @@ def test_fetch_past_its_deadline_stops(store: BlobStore, blob_server: BlobServer
         fetch(fetcher, digest)
     assert caught.value.code == "deadline"
     fetcher.close()
+
+
+def test_fetch_of_a_shared_file_by_two_units_downloads_it_once(
+    fetcher: BlobFetcher, store: BlobStore, blob_server: BlobServer
+) -> None:
+    digest = blob_server.add(CONTENT)
+    threads = [threading.Thread(target=fetch, args=(fetcher, digest)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert store.verify(digest)
+    assert len(blob_server.requests) == 1
