@@ -59,6 +59,12 @@ def test_text_is_refused_with_its_place(text: str, message: str, field: str) -> 
     assert caught.value.field == field
 
 
+def test_no_field_is_suggested_for_a_very_long_name() -> None:
+    with pytest.raises(ContractError) as caught:
+        parse_json({"max_batch_size" + "s" * 99: 1})
+    assert "did you mean" not in caught.value.message
+
+
 @pytest.mark.parametrize("error", [text_format.ParseError("no place"), ValueError("no place")])
 def test_text_errors_without_a_place_name_the_file(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     def refuse(*_: Any) -> None:

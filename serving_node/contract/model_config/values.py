@@ -13,6 +13,7 @@ from google.protobuf.message import Message
 from serving_node.contract.errors import ContractError
 from serving_node.contract.proto import model_config_pb2
 
+_LONGEST_GUESS = 64  # comparing is quadratic, and longer names are no slips of the pen
 _FLOATS = (FieldDescriptor.CPPTYPE_FLOAT, FieldDescriptor.CPPTYPE_DOUBLE)
 
 
@@ -54,7 +55,7 @@ def _items(field: FieldDescriptor, value: Any, path: str) -> Iterator[tuple[str,
 
 def suggestion(message_name: str, field_name: str) -> str:
     """Return ``", did you mean 'x'?"`` when a field of the message is spelt much like ``field_name``, else ``""``."""
-    names = _field_names(message_name)
+    names = _field_names(message_name) if len(field_name) <= _LONGEST_GUESS else []
     close = difflib.get_close_matches(field_name, names, n=1)
     return f", did you mean '{close[0]}'?" if close else ""
 
