@@ -1,0 +1,202 @@
+"""What serving costs on top of the engine, as ratios measured in one run; and the speed of the pure scheduler.
+
+    python benchmarks/engine.py [--seconds 2] [--concurrency 64]
+
+Served: requests of one row through the dataplane, no network, in a closed loop of ``--concurrency`` requests.
+Raw: ONNX Runtime called in a loop on one prepared array, at the batch size where it gives the most rows per second,
+with the session settings that the node uses. Both alternate, so that a noisy machine disturbs both.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import itertools
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import uvloop
+
+from serving_node.backends.loader import Backends
+from serving_node.backends.onnxruntime.backend import _session_options
+from serving_node.backends.onnxruntime.settings import SessionSettings, default_threads, prepare_environment
+from serving_node.contract.model_config import parse_pbtxt
+from serving_node.core.metadata import IndexEntry
+from serving_node.core.request import InferenceRequest, InferenceResponse
+from serving_node.core.tensor import Tensor
+from serving_node.dataplane import DataPlane
+from serving_node.scheduling.batcher import DynamicBatcher
+from serving_node.scheduling.model_loader import load_served_model
+from serving_node.scheduling.policy import BatchPolicy
+from serving_node.scheduling.served_model import ServedModel
+
+prepare_environment()
+import onnx  # noqa: E402
+import onnxruntime as ort  # noqa: E402
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+
+MAX_BATCH = 64
+
+
+class OneModel:
+    """A repository of one model."""
+
+    def __init__(self, model: ServedModel) -> None:
+        self._model = model
+
+    def resolve(self, name: str, version: str, request: InferenceRequest | None) -> ServedModel:
+        return self._model
+
+    def models(self) -> list[ServedModel]:
+        return [self._model]
+
+    def ready(self) -> bool:
+        return True
+
+    def index(self) -> list[IndexEntry]:
+        return []
+
+    async def load(self, name: str, config_json: str | None, files: dict[str, bytes]) -> None: ...
+
+    async def unload(self, name: str, unload_dependents: bool) -> None: ...
+
+
+def save_mlp(path: Path, sizes: tuple[int, ...]) -> None:
+    generator = np.random.default_rng(0)
+    nodes, weights, name = [], [], "x"
+    for index, (rows, columns) in enumerate(itertools.pairwise(sizes)):
+        is_last = index == len(sizes) - 2
+        array = (generator.standard_normal((rows, columns)) * 0.05).astype(np.float32)
+        weights.append(numpy_helper.from_array(array, f"w{index}"))
+        nodes.append(helper.make_node("MatMul", [name, f"w{index}"], ["y" if is_last else f"h{index}"]))
+        if not is_last:
+            nodes.append(helper.make_node("Relu", [f"h{index}"], [f"r{index}"]))
+            name = f"r{index}"
+    graph = helper.make_graph(
+        nodes,
+        "mlp",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", sizes[0]])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", sizes[-1]])],
+        weights,
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    onnx.save(model, path)
+
+
+def raw_rows_per_second(session: ort.InferenceSession, data: np.ndarray, seconds: float) -> float:
+    end, runs = time.perf_counter() + seconds, 0
+    while time.perf_counter() < end:
+        session.run(["y"], {"x": data})
+        runs += 1
+    return runs * len(data) / (time.perf_counter() - end + seconds)
+
+
+def best_batch(session: ort.InferenceSession, features: int) -> int:
+    def speed(rows: int) -> float:
+        return raw_rows_per_second(session, np.zeros((rows, features), np.float32), 0.15)
+
+    sizes = [2**power for power in range(MAX_BATCH.bit_length())]
+    return max(sizes, key=lambda rows: max(speed(rows), speed(rows)))
+
+
+async def served_rows_per_second(dataplane: DataPlane, features: int, concurrency: int, seconds: float) -> float:
+    """Keep ``concurrency`` requests in flight; each answer sends the next request, as a connection would."""
+    data = np.zeros((1, features), np.float32).tobytes()
+    finished = asyncio.Event()
+    answered = 0
+    open_requests = concurrency
+    end = time.perf_counter() + seconds
+
+    def send() -> None:
+        dataplane.infer(InferenceRequest("m", "", [Tensor("x", "FP32", (1, features), data)], on_response))
+
+    def on_response(response: InferenceResponse) -> None:
+        nonlocal answered, open_requests
+        assert response.error is None, response.error
+        answered += 1
+        if time.perf_counter() < end:
+            loop.call_soon(send)
+            return
+        open_requests -= 1
+        if not open_requests:
+            finished.set()
+
+    loop = asyncio.get_running_loop()
+    begin = time.perf_counter()
+    for _ in range(concurrency):
+        send()
+    await finished.wait()
+    return answered / (time.perf_counter() - begin)
+
+
+async def compare(label: str, sizes: tuple[int, ...], concurrency: int, seconds: float, instances: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "1" / "model.onnx"
+        save_mlp(path, sizes)
+        options = _session_options(SessionSettings(intra_op_threads=default_threads(instances)))
+        session = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        config = (
+            f'backend: "onnxruntime" max_batch_size: {MAX_BATCH} dynamic_batching {{ }}'
+            f" instance_group {{ kind: KIND_CPU count: {instances} }}"
+        )
+        model = await load_served_model(
+            name="m", version=1, version_dir=path.parent, config=parse_pbtxt(config), backends=Backends()
+        )
+        dataplane = DataPlane(OneModel(model))
+        rows = best_batch(session, sizes[0])
+        data = np.zeros((rows, sizes[0]), np.float32)
+        raw: list[float] = []
+        served: list[float] = []
+        for _ in range(3):
+            raw.append(raw_rows_per_second(session, data, seconds / 3))
+            served.append(await served_rows_per_second(dataplane, sizes[0], concurrency, seconds / 3))
+        statistics = model.statistics
+        mean = statistics.inference_count / statistics.execution_count
+        print(
+            f"{label}: concurrency {concurrency}, {instances} instance(s): served/raw {max(served) / max(raw):.2f}"
+            f"  (served {max(served):.0f}/s, raw {max(raw):.0f}/s at batch {rows}; mean served batch {mean:.1f})"
+        )
+        await model.close()
+
+
+def scheduler_operations(queued: int, seconds: float = 0.5) -> float:
+    """Return pushes plus departures per second with about ``queued`` requests waiting."""
+    batcher = DynamicBatcher(BatchPolicy(MAX_BATCH, frozenset((MAX_BATCH,))))
+    make: Callable[[], InferenceRequest] = lambda: InferenceRequest("m", "", [], lambda response: None)  # noqa: E731
+    for _ in range(queued):
+        batcher.push(make(), 0)
+    spare = [make() for _ in range(MAX_BATCH)]
+    end, operations = time.perf_counter() + seconds, 0
+    while time.perf_counter() < end:
+        for request in spare:
+            batcher.push(request, 0)
+        spare = batcher.poll(1, 1).batches[0].requests
+        operations += 2 * len(spare)
+    return operations / seconds
+
+
+async def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seconds", type=float, default=2.0)
+    parser.add_argument("--concurrency", type=int, action="append")
+    parser.add_argument("--switch-interval", type=float, default=sys.getswitchinterval())
+    arguments = parser.parse_args()
+    sys.setswitchinterval(arguments.switch_interval)
+    for concurrency in arguments.concurrency or [16, 64, 128]:
+        for label, sizes in (("mlp 512-1024x3-10", (512, 1024, 1024, 1024, 10)), ("tiny 16-16", (16, 16))):
+            for instances in (1, 2):
+                await compare(label, sizes, concurrency, arguments.seconds, instances)
+    speeds = {queued: scheduler_operations(queued) for queued in (10, 1000, 100_000)}
+    for queued, speed in speeds.items():
+        print(
+            f"pure scheduler, {queued} queued: {speed / 1e6:.2f} M operations/s, {speed / speeds[10]:.2f} of 10 queued"
+        )
+
+
+if __name__ == "__main__":
+    uvloop.run(main())
