@@ -1,6 +1,7 @@
 """Write the ``_pb2.py`` and ``_pb2.pyi`` files of serving_node/contract/proto from its ``.proto`` files.
 
-Usage: ``python scripts/generate_protos.py [--out DIR]``. DIR is the root of the tree to write, by default this one.
+Usage: ``python scripts/generate_protos.py [--out DIR | --check]``. DIR is the root of the tree to write, by default
+this one. ``--check`` writes nothing and exits with 1 if a checked-in file is not what would be written.
 The output depends on nothing but the ``.proto`` files and the versions of grpcio-tools and mypy-protobuf, so that
 ``make proto && git diff --exit-code`` tells whether the checked-in files are up to date.
 
@@ -14,6 +15,7 @@ import argparse
 import subprocess
 import sys
 import sysconfig
+import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -58,13 +60,29 @@ def use_own_pool(code: str) -> str:
     return code
 
 
-def main() -> None:
-    """Parse the command line and generate."""
+def outdated(root: Path) -> list[Path]:
+    """Return the files below ``root`` that are missing, stale or no longer generated, relative to it."""
+    with tempfile.TemporaryDirectory() as folder:
+        fresh = {path.relative_to(folder): path.read_bytes() for path in generate(Path(folder).resolve())}
+    present = {path.relative_to(root): path.read_bytes() for path in (root / PROTO_DIR).glob("*_pb2.py*")}
+    return sorted(path for path in fresh.keys() | present.keys() if fresh.get(path) != present.get(path))
+
+
+def main() -> int:
+    """Parse the command line and generate or check; return the exit status."""
     parser = argparse.ArgumentParser(description="Generate the protobuf modules of serving_node/contract/proto.")
     parser.add_argument("--out", type=Path, default=ROOT, help="root of the tree to write")
-    for path in generate(parser.parse_args().out.resolve()):
-        print(path)
+    parser.add_argument("--check", action="store_true", help="write nothing, fail if a file is out of date")
+    options = parser.parse_args()
+    if not options.check:
+        for path in generate(options.out.resolve()):
+            print(path)
+        return 0
+    stale = outdated(options.out.resolve())
+    for path in stale:
+        print(f"{path} is out of date, run make proto", file=sys.stderr)
+    return 1 if stale else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

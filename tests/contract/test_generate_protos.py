@@ -22,24 +22,31 @@ def generator() -> ModuleType:
     return module
 
 
-def test_regenerating_gives_the_checked_in_bytes(generator: ModuleType, tmp_path: Path) -> None:
-    written = generator.generate(tmp_path)
-    names = {path.name for path in written}
-    assert {"model_config_pb2.py", "grpc_service_pb2.pyi", "health_pb2.py", "metrics_pb2.pyi"} <= names
-    for path in written:
-        checked_in = ROOT / path.relative_to(tmp_path)
-        assert path.read_bytes() == checked_in.read_bytes(), f"run make proto: {checked_in}"
-    protos = ROOT / "serving_node" / "contract" / "proto"
-    assert {path.name for path in protos.glob("*_pb2.py*")} == names
+def _run(generator: ModuleType, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["generate_protos.py", *arguments])
+    return int(generator.main())
 
 
-def test_the_main_program_writes_below_out(
+def test_regenerating_gives_the_checked_in_bytes(generator: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert generator.outdated(ROOT) == []
+    assert _run(generator, monkeypatch, "--check") == 0
+
+
+def test_files_are_written_below_out_and_a_changed_one_is_found(
     generator: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    target = tmp_path / "made"
-    monkeypatch.setattr(sys, "argv", ["generate_protos.py", "--out", str(target)])
-    generator.main()
-    assert str(target / "serving_node/contract/proto/health_pb2.py") in capsys.readouterr().out.splitlines()
+    protos = tmp_path / "serving_node" / "contract" / "proto"
+    assert _run(generator, monkeypatch, "--out", str(tmp_path)) == 0
+    written = capsys.readouterr().out.split()
+    assert str(protos / "health_pb2.py") in written
+    assert str(protos / "model_config_pb2.pyi") in written
+    assert generator.outdated(tmp_path) == []
+    (protos / "health_pb2.py").write_text("# changed")
+    (protos / "metrics_pb2.pyi").unlink()
+    (protos / "old_pb2.py").touch()
+    assert _run(generator, monkeypatch, "--check", "--out", str(tmp_path)) == 1
+    complaints = capsys.readouterr().err.splitlines()
+    assert [Path(line.split()[0]).name for line in complaints] == ["health_pb2.py", "metrics_pb2.pyi", "old_pb2.py"]
 
 
 def test_unknown_output_of_protoc_is_refused(generator: ModuleType) -> None:
