@@ -63,7 +63,8 @@ def use_own_pool(code: str) -> str:
 def outdated(root: Path) -> list[Path]:
     """Return the files below ``root`` that are missing, stale or no longer generated, relative to it."""
     with tempfile.TemporaryDirectory() as folder:
-        fresh = {path.relative_to(folder): path.read_bytes() for path in generate(Path(folder).resolve())}
+        base = Path(folder).resolve()
+        fresh = {path.relative_to(base): path.read_bytes() for path in generate(base)}
     present = {path.relative_to(root): path.read_bytes() for path in (root / PROTO_DIR).glob("*_pb2.py*")}
     return sorted(path for path in fresh.keys() | present.keys() if fresh.get(path) != present.get(path))
 
