@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,7 @@ log = structlog.get_logger(__name__)
 _UNLOAD_DRAIN_SECONDS = 60.0
 _PROGRESS_SECONDS = 0.5
 _DRAIN_POLL_SECONDS = 0.05
+_WRITE_AGAIN_SECONDS = 5.0
 _INDEX_STATES = {
     UnitState.READY: ModelState.READY,
     UnitState.LOADING: ModelState.LOADING,
@@ -76,6 +77,8 @@ class DesiredState:
         self._drained = False
         self._drain_task: asyncio.Task[None] | None = None
         self._generation_applied = 0
+        self._is_catching_up = False
+        self._unwritten_routes = 0
         # Wall-clock milliseconds, so that the sequence also grows over restarts.
         self._sequence = int(time.time() * 1000)
         self._changed = asyncio.Event()
@@ -98,11 +101,12 @@ class DesiredState:
         return self.table.models()
 
     def ready(self) -> bool:
-        """Tell whether every model that has routes answers. A node without models is ready; a draining one is not."""
-        return not self.table.draining and all(
-            self.table.serves(name) or not RouteTable(model.routes).weighted_units
-            for name, model in self._applied.items()
-        )
+        """Tell whether every model that has routes answers. A node without models is ready; a draining one is not.
+
+        After a restart also every desired model must answer, or have failed, once: a load balancer must not send
+        requests to a node that has just come back with nothing loaded.
+        """
+        return not self.table.draining and not self._is_catching_up and self._serves_all(self._applied.values())
 
     def index(self) -> list[IndexEntry]:
         """Return one row for each version on this node."""
@@ -132,6 +136,7 @@ class DesiredState:
             log.error("desired_state.unreadable", reason=error.message)
             desired, applied = None, []
         self._desired = desired
+        self._is_catching_up = desired is not None
         for model in applied if desired is not None else ():
             self._applied[model.name] = model
             self.table.set_routes(model.name, RouteTable(model.routes, model.sticky))
@@ -213,6 +218,9 @@ class DesiredState:
         self._note_change()
         self._converge()
 
+    def _serves_all(self, models: Iterable[DesiredModel]) -> bool:
+        return all(self.table.serves(model.name) or not RouteTable(model.routes).weighted_units for model in models)
+
     def _facts(self) -> convergence.NodeFacts:
         units = {key: record.facts() for key, record in self._units.items()}
         return convergence.NodeFacts(units, self._applied, self.table.draining, self._drained)
@@ -228,7 +236,11 @@ class DesiredState:
                 # What a route needed may be retired only after it has changed: plan again at once.
                 rerouted |= self._start(action)
         self._pin()
-        if convergence.is_settled(self._desired, self._facts()):
+        is_settled = convergence.is_settled(self._desired, self._facts())
+        if self._is_catching_up and (is_settled or self._serves_all(self._desired.models)):
+            self._is_catching_up = False
+        # Applied means: also after a kill -9.
+        if is_settled and not self._unwritten_routes:
             if self._generation_applied != self._desired.generation:
                 self._generation_applied = self._desired.generation
                 log.info("desired_state.applied", generation=self._generation_applied)
@@ -373,15 +385,27 @@ class DesiredState:
 
     def _routes_changed(self) -> None:
         self._note_change()
+        self._unwritten_routes += 1
         self._spawn(self._write_applied())
 
     async def _write_applied(self) -> None:
         async with self._write_lock:
+            covered = self._unwritten_routes
+            if not covered:
+                return
             document = [model.to_json() for model in self._applied.values()]
             try:
                 await asyncio.to_thread(write_json, self._state_dir / "applied.json", document)
             except OSError as error:
                 log.error("desired_state.not_written", file="applied.json", reason=str(error))
+                asyncio.get_running_loop().call_later(_WRITE_AGAIN_SECONDS, self._write_again)
+                return
+            self._unwritten_routes -= covered
+        self._converge()
+
+    def _write_again(self) -> None:
+        if not self._stopping:
+            self._spawn(self._write_applied())
 
     def _changed_unit(self, record: UnitRecord) -> None:
         if (record.name, record.unit.unit) in self._units and record.state is not UnitState.READY:

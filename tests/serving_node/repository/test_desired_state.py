@@ -201,6 +201,33 @@ async def test_restore_failed_replacement_still_serves_the_old_unit(
     assert second.resolve("m", "", request()).unit == "u1"
 
 
+async def test_restore_before_routes_were_written_is_not_ready_with_nothing_loaded(
+    boot: Boot, blob_server: BlobServer, loader: FakeLoader, tmp_path: Path
+) -> None:
+    first = boot()
+    await first.restore()
+    await first.accept(desired(1, make_unit(blob_server, 1)))
+    await until(first, applied(1))
+    await first.close(5.0)
+    (tmp_path / "applied.json").unlink()
+    loader.gate = asyncio.Event()
+    second = boot()
+    await second.restore()
+    await until(second, lambda o: bool(o.models) and unit_of(o, "u1").state is UnitState.WARMING)
+    assert not second.ready()
+    loader.gate.set()
+    await until(second, applied(1))
+    assert second.ready()
+
+
+async def test_applied_generation_is_on_disk(boot: Boot, blob_server: BlobServer, tmp_path: Path) -> None:
+    state = boot()
+    await state.restore()
+    await state.accept(desired(1, make_unit(blob_server, 1)))
+    await until(state, applied(1))
+    assert json.loads((tmp_path / "applied.json").read_text())[0]["routes"][0]["unit"] == "u1"
+
+
 async def test_restore_unreadable_state_begins_with_nothing(boot: Boot, tmp_path: Path) -> None:
     (tmp_path / "desired.json").write_text('{"epoch": 1, "gener')
     (tmp_path / "applied.json").write_text("[]")

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import httpx2
 import numpy as np
 import pytest
-import tritonclient.http as triton
+import tritonclient.grpc as triton_grpc
+import tritonclient.http as triton_http
 from tritonclient.utils import InferenceServerException
 
+from serving_node.contract.control import Drain
 from serving_node.contract.states import UnitState
 
 from .processes import ControlPlane, NodeProcess, desired, doubling_model, eventually
@@ -48,8 +51,8 @@ def launch(tmp_path: Path, plane: ControlPlane) -> Iterator[Launch]:
 
 def infer(node: NodeProcess, version: str = "") -> float:
     """Return the factor by which the model multiplies."""
-    client = triton.InferenceServerClient(f"127.0.0.1:{node.http}")
-    tensor = triton.InferInput("x", [1, 4], "FP32")
+    client = triton_grpc.InferenceServerClient(f"127.0.0.1:{node.grpc}")
+    tensor = triton_grpc.InferInput("x", [1, 4], "FP32")
     tensor.set_data_from_numpy(np.ones((1, 4), np.float32))
     try:
         return float(client.infer("m", [tensor], model_version=version).as_numpy("y")[0, 0])
@@ -80,7 +83,7 @@ def test_node_joins_serves_and_is_read_only_for_others(launch: Launch, plane: Co
     assert infer(node) == 3.0
     assert infer(node, "1") == 2.0, "a request with a version goes there"
 
-    client = triton.InferenceServerClient(f"127.0.0.1:{node.http}")
+    client = triton_http.InferenceServerClient(f"127.0.0.1:{node.http}")
     with pytest.raises(InferenceServerException) as caught:
         client.unload_model("m")
     assert caught.value.status() == "503"
@@ -142,10 +145,6 @@ def test_node_restarts_and_serves_without_the_control_plane(launch: Launch, plan
 
 
 def test_node_drain_turns_readiness_off(launch: Launch, plane: ControlPlane) -> None:
-    from dataclasses import replace
-
-    from serving_node.contract.control import Drain
-
     node = launch()
     eventually(lambda: plane.joins, "the node joins")
     state = desired(1, plane.unit(1, doubling_model()))
@@ -158,7 +157,7 @@ def test_node_drain_turns_readiness_off(launch: Launch, plane: ControlPlane) -> 
     assert not node.answers()
     with pytest.raises(InferenceServerException) as caught:
         infer(node)
-    assert caught.value.status() == "503"
+    assert caught.value.status() == "StatusCode.UNAVAILABLE"
 
 
 def test_node_refused_by_the_control_plane_says_so_and_ends(launch: Launch, plane: ControlPlane) -> None:
