@@ -8,6 +8,6 @@ from rest_framework.pagination import CursorPagination
 class NewestFirst(CursorPagination):
     """Pages that stay stable while rows arrive. ``page_size`` up to 200."""
 
-    ordering = ("-created_at", "-id")
+    ordering: tuple[str, ...] = ("-created_at", "-id")
     page_size_query_param = "page_size"
     max_page_size = 200

@@ -34,7 +34,7 @@ class NamedSchema(AutoSchema):
         )
 
 
-class BearerScheme(OpenApiAuthenticationExtension):
+class BearerScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
     """Tells the generator what TokenAuthentication reads. Registered by being defined."""
 
     target_class = "console.identity.tokens.TokenAuthentication"

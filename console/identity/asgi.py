@@ -71,6 +71,6 @@ def _require_csrf(request: HttpRequest) -> None:
     """Refuse a cookie-borne write that did not come from our own pages. Source: Django's CSRF protection."""
     check = _CsrfCheck(lambda _request: HttpResponse())
     check.process_request(request)
-    reason = check.process_view(request, lambda: None, (), {})
+    reason = check.process_view(request, HttpResponse, (), {})
     if reason:
         raise PermissionDenied(f"CSRF: {reason}")

@@ -142,7 +142,7 @@ class DeploymentInfer(DeploymentView):
     @extend_schema(summary="Try a prediction", request=InferWrite, responses={202: OperationSerializer})
     def post(self, request: Request, project: str, deployment: uuid.UUID) -> Response:
         given = self.read(InferWrite)
-        body = {key: given[key] for key in ("inputs", "outputs", "parameters") if key in given}
+        body: dict[str, Any] = {key: given[key] for key in ("inputs", "outputs", "parameters") if key in given}
         operation = try_it(
             deployment=self.deployment,
             inputs=body,

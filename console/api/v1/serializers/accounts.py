@@ -65,7 +65,7 @@ class TokenSerializer(serializers.ModelSerializer[ApiToken]):
     """A token without its secret."""
 
     owner = serializers.CharField(source="owner.username", read_only=True)
-    project = serializers.SlugRelatedField(slug_field="slug", read_only=True)
+    project = serializers.CharField(source="project.slug", read_only=True, default=None)
 
     class Meta:
         model = ApiToken

@@ -66,7 +66,7 @@ class VersionSerializer(serializers.ModelSerializer[ModelVersion]):
 class VersionWrite(serializers.Serializer[Any]):
     """A new version: where it comes from (git_sha, ci_run...) and free metadata."""
 
-    source = serializers.DictField(required=False, default=dict)
+    source = serializers.DictField(required=False, default=dict)  # type: ignore[assignment]
     metadata = serializers.DictField(required=False, default=dict)
 
 
@@ -108,7 +108,7 @@ class ConfigSerializer(serializers.ModelSerializer[ConfigRevision]):
 
     model = serializers.CharField(source="model.slug", read_only=True)
     author = serializers.CharField(source="author.username", read_only=True)
-    parent = serializers.IntegerField(source="parent.number", read_only=True, default=None)
+    parent = serializers.IntegerField(source="parent.number", read_only=True, default=None)  # type: ignore[assignment]
 
     class Meta:
         model = ConfigRevision
@@ -151,7 +151,7 @@ class ConfigWrite(ConfigCheck):
     """A new revision; ``parent`` is the number that it was edited from."""
 
     comment = serializers.CharField(required=False, allow_blank=True, default="", max_length=500)
-    parent = serializers.IntegerField(required=False, allow_null=True, default=None, min_value=1)
+    parent = serializers.IntegerField(required=False, allow_null=True, default=None, min_value=1)  # type: ignore[assignment]
 
 
 class FieldProblem(serializers.Serializer[Any]):

@@ -213,7 +213,7 @@ class ApprovalDetailSerializer(ApprovalSerializer):
     """A request with its reviews and whether the caller may decide."""
 
     reviews = ReviewSerializer(many=True, read_only=True)
-    required = serializers.IntegerField(read_only=True)
+    required = serializers.IntegerField(read_only=True)  # type: ignore[assignment]
     approvals_given = serializers.IntegerField(read_only=True)
     may_review = serializers.BooleanField(read_only=True)
     may_review_reason = serializers.CharField(read_only=True)

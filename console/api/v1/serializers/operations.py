@@ -13,8 +13,8 @@ from registry.selectors.metrics import METRICS
 class OperationSerializer(serializers.ModelSerializer[Operation]):
     """Long work."""
 
-    project = serializers.SlugRelatedField(slug_field="slug", read_only=True)
-    actor = serializers.SlugRelatedField(slug_field="username", read_only=True)
+    project = serializers.CharField(source="project.slug", read_only=True, default=None)
+    actor = serializers.CharField(source="actor.username", read_only=True, default=None)
 
     class Meta:
         model = Operation

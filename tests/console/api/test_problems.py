@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.core.exceptions import PermissionDenied as DjangoDenied
+from django.db import OperationalError
+from django.http import Http404
+from django.test import RequestFactory
+from rest_framework import exceptions
+
+from console.api.exceptions import handle
+from console.middleware.problems import STATUS_BY_CODE
+from registry import errors
+from serving_node.contract.errors import ContractError
+
+
+def answer(error: Exception) -> Any:
+    response = handle(error, {"request": RequestFactory().get("/")})
+    assert response is not None
+    assert response.content_type == "application/problem+json"
+    assert response.data["status"] == response.status_code
+    assert response.data["request_id"]
+    return response
+
+
+@pytest.mark.parametrize("kind", errors.RegistryError.__subclasses__())
+def test_every_error_of_the_domain_has_a_status(kind: type[errors.RegistryError]) -> None:
+    assert answer(kind("A sentence.")).status_code == STATUS_BY_CODE[kind.code]
+
+
+def test_fields_and_extras_reach_the_caller() -> None:
+    fields = [{"field": "slug", "message": "Taken."}]
+    document = answer(errors.ValidationFailed("Bad.", errors=fields, hint="try another")).data
+    assert document["errors"] == fields
+    assert document["hint"] == "try another"
+    assert document["code"] == "validation_failed"
+
+
+def test_nested_problems_of_the_framework_get_dotted_paths() -> None:
+    error = exceptions.ValidationError({"routes": [{"weight": ["Too big."]}, {}], "non_field_errors": ["Odd."]})
+    assert answer(error).data["errors"] == [
+        {"field": "routes[0].weight", "message": "Too big."},
+        {"field": "", "message": "Odd."},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (Http404(), 404, "not_found"),
+        (DjangoDenied(), 403, "permission_denied"),
+        (exceptions.NotAuthenticated(), 401, "not_authenticated"),
+        (exceptions.MethodNotAllowed("PUT"), 405, "method_not_allowed"),
+        (exceptions.UnsupportedMediaType("text/plain"), 415, "unsupported_media_type"),
+        (exceptions.ParseError(), 400, "parse_error"),
+        (ContractError("bad", field="max_batch_size"), 400, "validation_failed"),
+        (OperationalError("connection refused to host secret-db"), 503, "service_unavailable"),
+        (ZeroDivisionError("secret detail"), 500, "internal_server_error"),
+    ],
+)
+def test_other_errors_become_problems_without_inner_details(error: Exception, status: int, code: str) -> None:
+    response = answer(error)
+    assert (response.status_code, response.data["code"]) == (status, code)
+    assert "secret" not in str(response.data)
