@@ -86,6 +86,10 @@ class _Walk:
             if not self._summary.ir_version:
                 raise self._not_onnx()
             raise UnreadableModel(_("%(name)s has no graph; it is incomplete.") % {"name": self._name})
+        if not self._summary.opsets and self._summary.ir_version >= 3:
+            raise UnreadableModel(
+                _("%(name)s names no operator set; it is incomplete. Upload it again.") % {"name": self._name}
+            )
         return self._summary
 
     def _damage(self, error: Malformed) -> UnreadableModel:

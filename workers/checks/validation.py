@@ -12,20 +12,27 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
+from django.db.models import Exists, OuterRef
 from django.utils.translation import gettext as _
 
 from registry.domain.paths import clash, path_problem
 from registry.errors import ValidationFailed
-from registry.models import ModelVersion, Operation, Upload, UploadState, VersionFile, VersionState
-from registry.selectors.configs import config_latest
+from registry.models import (
+    ModelVersion,
+    Operation,
+    OperationState,
+    Upload,
+    UploadState,
+    VersionFile,
+    VersionState,
+)
 from registry.services.uploads import upload_store
 from registry.services.versions import version_accept, version_reject
 from registry.storage import artifact_store
 from serving_node.contract.control import FileRef
 from serving_node.contract.digests import manifest_digest
-from serving_node.contract.errors import ContractError
-from serving_node.contract.model_config import check_signature, normalise, parse_json
 from serving_node.contract.signature import ModelSignature
+from workers.checks.config_check import CONFIG_FILE, MODEL_FILE, check_config
 from workers.checks.formats import describe_content
 from workers.checks.onnx_file import NotOnnx, OnnxSummary, UnreadableModel, read_onnx
 from workers.checks.onnx_limits import RUNTIME, domain_name, limit_problems, operator_warnings
@@ -33,7 +40,6 @@ from workers.checks.onnx_signature import signature_of
 from workers.checks.verdicts import VersionRejected, check
 from workers.locks.leases import Lease
 
-MODEL_FILE = "model.onnx"
 FORMAT = "onnx"
 
 
@@ -59,12 +65,22 @@ def validate_version(operation: Operation, lease: Lease) -> Mapping[str, Any]:
     return {"version": str(version.pk), "number": number}
 
 
-def abandon_validation(operation: Operation, reason: str) -> None:
-    """Reject a version whose checks will not be tried again, so that nothing half-made stays."""
-    version = ModelVersion.objects.filter(pk=operation.subject_id, state=VersionState.VALIDATING).first()
-    if version is not None:
-        text = _("The checks could not be finished: %(reason)s") % {"reason": reason}
+def reject_stranded() -> int:
+    """Reject versions whose checks nobody will finish (cancelled, or given up), so that nothing half-made stays."""
+    running = Operation.objects.filter(
+        kind="validate_version",
+        subject_id=OuterRef("pk"),
+        state__in=(OperationState.PENDING, OperationState.RUNNING),
+    )
+    stranded = ModelVersion.objects.filter(state=VersionState.VALIDATING).exclude(Exists(running))
+    count = 0
+    for version in stranded.select_related("model")[:100]:
+        last = Operation.objects.filter(kind="validate_version", subject_id=version.pk).order_by("-created_at").first()
+        reason = (last.error or {}).get("message") if last is not None else None
+        text = _("The checks could not be finished: %(reason)s") % {"reason": reason or _("they were cancelled.")}
         version_reject(version=version, reason=text)
+        count += 1
+    return count
 
 
 def _run_checks(version: ModelVersion, lease: Lease) -> int:
@@ -77,8 +93,8 @@ def _run_checks(version: ModelVersion, lease: Lease) -> int:
         lease.report(70, _("Comparing with the runtime"))
         _check_runtime(version, summary, warnings)
         signature = _check_signature(version, summary)
-    lease.report(85, _("Comparing with the newest config"))
-    _check_config(version, signature, warnings)
+        lease.report(85, _("Comparing with the config"))
+        config = check_config(version, _config_copy(files, folder), signature, warnings)
     lease.check()
     return version_accept(
         version=version,
@@ -87,6 +103,7 @@ def _run_checks(version: ModelVersion, lease: Lease) -> int:
         manifest_digest=_manifest(files),
         size=sum(file.blob.size for file in files),
         warnings=warnings,
+        config=config,
     )
 
 
@@ -135,6 +152,9 @@ def _local_copies(version: ModelVersion, files: list[VersionFile], lease: Lease)
         for index, file in enumerate(_candidates(files)):
             lease.check()
             artifact_store().copy_to(file.blob.sha256, folder / str(index))
+        for file in files:
+            if file.path == CONFIG_FILE:
+                artifact_store().copy_to(file.blob.sha256, folder / CONFIG_FILE)
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -142,7 +162,7 @@ def _local_copies(version: ModelVersion, files: list[VersionFile], lease: Lease)
 
 def _candidates(files: list[VersionFile]) -> list[VersionFile]:
     """Return the files that could be the model: those with its name or suffix at the top, else all at the top."""
-    top = [file for file in files if "/" not in file.path]
+    top = [file for file in files if "/" not in file.path and file.path != CONFIG_FILE]
     named = [file for file in top if file.path == MODEL_FILE]
     suffixed = [file for file in top if file.path.lower().endswith(".onnx")]
     return (named or suffixed or top)[:20]
@@ -251,26 +271,8 @@ def _check_signature(version: ModelVersion, summary: OnnxSummary) -> ModelSignat
     return signature
 
 
-def _check_config(version: ModelVersion, signature: ModelSignature, warnings: list[str]) -> None:
-    """Warn when the newest config does not fit: it may be edited later, so this alone rejects nothing."""
-    with check(version, "config") as finding:
-        config = config_latest(version.model)
-        if config is None:
-            finding.summary = _("The model has no config yet; one is made from the signature.")
-            return
-        finding.evidence.update(config=config.number, digest=config.digest)
-        try:
-            errors = check_signature(normalise(parse_json(config.body)), signature)
-        except ContractError as error:
-            errors = [error]
-        finding.evidence["errors"] = [{"field": error.field, "message": error.message} for error in errors]
-        if errors:
-            finding.warnings.append(
-                _("Config %(number)d does not fit this version: %(problem)s")
-                % {"number": config.number, "problem": errors[0].message}
-            )
-        finding.summary = _("Config %(number)d fits.") % {"number": config.number}
-        warnings.extend(finding.warnings)
+def _config_copy(files: list[VersionFile], folder: Path) -> Path | None:
+    return folder / CONFIG_FILE if any(file.path == CONFIG_FILE for file in files) else None
 
 
 def _manifest(files: list[VersionFile]) -> str:

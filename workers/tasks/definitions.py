@@ -18,6 +18,7 @@ from registry.services.operations import operations_purge
 from registry.services.samples import partitions_drop, partitions_ensure, rollup
 from registry.services.uploads import uploads_expire
 from workers import reconcile
+from workers.checks.validation import reject_stranded
 from workers.locks import Contended, advisory_lock
 from workers.tasks import sweeping
 from workers.tasks.hints import RECONCILE_DEPLOYMENT, RECONCILE_NODE, RUN_OPERATION, sender
@@ -48,6 +49,7 @@ def reconcile_deployment(deployment_id: str) -> None:
 @shared_task(name="workers.sweep")
 def sweep() -> None:
     """Find what lost hints left behind: due operations, nodes behind, deployments that have not settled."""
+    reject_stranded()
     now = timezone.now()
     for operation_id, queue in sweeping.due_operations(now):
         sender.send(RUN_OPERATION, operation_id, queue)

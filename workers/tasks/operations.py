@@ -5,16 +5,15 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from django.db import DatabaseError
 from django.utils.translation import gettext as _
 
 from registry.errors import RegistryError
-from registry.models import Operation, OperationState
+from registry.models import Operation
 from registry.services import operations
-from workers.checks.validation import abandon_validation, validate_version
+from workers.checks.validation import validate_version
 from workers.checks.verdicts import VersionRejected
 from workers.locks.leases import Lease, LeaseLost, new_owner
 from workers.node_client.errors import NodeClientError
@@ -23,18 +22,9 @@ from workers.tasks.interactive import infer
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Handler:
-    """``run`` does the work and returns the result. ``give_up`` cleans up once no attempt will follow."""
+Handler = Callable[[Operation, Lease], Mapping[str, Any]]
 
-    run: Callable[[Operation, Lease], Mapping[str, Any]]
-    give_up: Callable[[Operation, str], None] | None = None
-
-
-HANDLERS: dict[str, Handler] = {
-    "validate_version": Handler(run=validate_version, give_up=abandon_validation),
-    "infer": Handler(run=infer),
-}
+HANDLERS: dict[str, Handler] = {"validate_version": validate_version, "infer": infer}
 
 
 def work_on(operation_id: uuid.UUID, handlers: Mapping[str, Handler] = HANDLERS) -> bool:
@@ -52,37 +42,21 @@ def work_on(operation_id: uuid.UUID, handlers: Mapping[str, Handler] = HANDLERS)
         return operations.operation_fail(operation_id, owner, code="unknown_kind", message=text)
     try:
         with Lease(operation_id, owner) as lease:
-            result = handler.run(operation, lease)
+            result = handler(operation, lease)
             lease.check()
         return operations.operation_succeed(operation_id, owner, result)
     except LeaseLost:
-        _after_loss(operation_id, handler)
-        return False
+        return False  # somebody else goes on, or it was cancelled
     except VersionRejected as error:
         return operations.operation_fail(operation_id, owner, code="version_rejected", message=str(error))
     except NodeClientError as error:
         return operations.operation_fail(operation_id, owner, code=f"node_{error.code}", message=error.message)
     except RegistryError as error:
-        _retry(operation_id, owner, handler, code=error.code, message=error.message)
+        operations.operation_fail(operation_id, owner, code=error.code, message=error.message, retry=True)
     except DatabaseError:
         raise  # the lease runs out and the work is done again
     except Exception as error:
         _log.exception("operation.failed operation=%s kind=%s", operation_id, operation.kind)
         text = _("An internal error: %(error)s") % {"error": type(error).__name__}
-        _retry(operation_id, owner, handler, code="internal", message=text)
+        operations.operation_fail(operation_id, owner, code="internal", message=text, retry=True)
     return False
-
-
-def _retry(operation_id: uuid.UUID, owner: str, handler: Handler, *, code: str, message: str) -> None:
-    """Hand the operation back for another attempt; after the last one let the handler clean up."""
-    operations.operation_fail(operation_id, owner, code=code, message=message, retry=True)
-    operation = Operation.objects.get(pk=operation_id)
-    if handler.give_up is not None and operation.state == OperationState.FAILED:
-        handler.give_up(operation, message)
-
-
-def _after_loss(operation_id: uuid.UUID, handler: Handler) -> None:
-    """Clean up after a cancelled operation; when the lease merely went to another worker, that one goes on."""
-    operation = Operation.objects.filter(pk=operation_id).first()
-    if operation is not None and operation.state == OperationState.CANCELLED and handler.give_up is not None:
-        handler.give_up(operation, _("The operation was cancelled."))
