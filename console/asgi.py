@@ -16,6 +16,7 @@ _django = get_asgi_application()
 
 from django.conf import settings  # noqa: E402
 
+import console.urls  # noqa: E402, F401  # at start and not at the first request: pages register their live fragments
 from console.api.operation_events import OperationEventsApp  # noqa: E402
 from console.identity.asgi import authenticate  # noqa: E402
 from console.live.asgi import LiveApp  # noqa: E402
