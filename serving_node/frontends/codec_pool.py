@@ -19,6 +19,10 @@ from serving_node.core.errors import InferenceError
 Result = TypeVar("Result")
 
 
+# a result, or the code and the text of an InferenceError (which does not survive pickling)
+_Outcome = tuple[Result | None, tuple[ErrorCode, str] | None]
+
+
 class CodecPool:
     """Runs functions in another process, which is started when first needed.
 
@@ -37,7 +41,7 @@ class CodecPool:
         data: bytes | memoryview,
         done: Callable[[Result | None, Exception | None], None],
     ) -> None:
-        """Run ``function(data)`` and call ``done`` with its result or the exception it raised.
+        """Run ``function(data)`` and call ``done`` with its result or the exception it raised (one that pickles).
 
         Raises:
             InferenceError: UNAVAILABLE, too many are waiting.
@@ -50,7 +54,7 @@ class CodecPool:
             context = multiprocessing.get_context("spawn")
             self._executor = ProcessPoolExecutor(max_workers=1, mp_context=context)
         try:
-            future = self._executor.submit(function, bytes(data))
+            future = self._executor.submit(_call, function, bytes(data))
         except BrokenProcessPool:
             self.close()
             raise InferenceError(ErrorCode.INTERNAL, "the parsing process has ended unexpectedly") from None
@@ -67,7 +71,7 @@ class CodecPool:
             for process in processes:
                 process.kill()
 
-    def _expire(self, future: Future[Result]) -> None:
+    def _expire(self, future: Future[_Outcome[Result]]) -> None:
         if not future.done() and not future.cancel():
             self.close()  # it runs: only the end of the process stops it, and fails what waits behind it
 
@@ -89,7 +93,7 @@ class _Job(Generic[Result]):
         self._done = done
         self._timer = timer
 
-    def finish(self, future: Future[Result]) -> None:
+    def finish(self, future: Future[_Outcome[Result]]) -> None:
         self._timer.cancel()
         self._pool.release()
         if future.cancelled():
@@ -102,10 +106,19 @@ class _Job(Generic[Result]):
         if error is not None:
             self._done(None, error if isinstance(error, Exception) else RuntimeError(repr(error)))
         else:
-            self._done(future.result(), None)
+            result, failure = future.result()
+            self._done(result, None if failure is None else InferenceError(*failure))
 
 
-def _hand_over(loop: asyncio.AbstractEventLoop, job: _Job[Result], future: Future[Result]) -> None:
+def _call(function: Callable[[bytes], Result], data: bytes) -> _Outcome[Result]:
+    """Runs in the other process."""
+    try:
+        return function(data), None
+    except InferenceError as error:
+        return None, (error.code, error.message)
+
+
+def _hand_over(loop: asyncio.AbstractEventLoop, job: _Job[Result], future: Future[_Outcome[Result]]) -> None:
     """Called on the executor's thread."""
     if not loop.is_closed():
         loop.call_soon_threadsafe(job.finish, future)

@@ -1,0 +1,270 @@
+"""The JSON of infer requests. Pure and picklable: large bodies are parsed in another process by the same functions.
+
+Error classes are Triton's: what is not JSON, lacks a member or has one of the wrong type is INTERNAL (500), what is
+well-formed but not acceptable is INVALID_ARG (400).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+import orjson
+
+from serving_node.contract.errors import ErrorCode
+from serving_node.core.errors import InferenceError
+from serving_node.core.request import Parameter
+from serving_node.core.tensor import NUMPY_DTYPES, encode_bytes_elements
+
+_MAX_DEPTH = 100
+_UINT64_MAX = 2**64 - 1
+_KINDS = {"BOOL": "b", "FP32": "fiu", "FP64": "fiu"}
+_EXPECTED = {"b": "boolean", "fiu": "number"}
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedInput:
+    """One input. Its bytes are in ``data``, or the next ``binary_bytes`` of the binary part of the body."""
+
+    name: str
+    datatype: str
+    shape: tuple[int, ...]
+    binary_bytes: int
+    data: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedOutput:
+    """One requested output; ``is_binary`` None means: as the request says for all."""
+
+    name: str
+    is_binary: bool | None
+    parameters: dict[str, Parameter]
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedRequest:
+    """The JSON part of an infer request."""
+
+    id: str
+    inputs: tuple[ParsedInput, ...]
+    outputs: tuple[ParsedOutput, ...]
+    parameters: dict[str, Parameter]
+    is_binary: bool
+
+    @property
+    def is_description(self) -> bool:
+        """True when no tensor data are in the JSON, so that other requests with the same JSON may share this."""
+        return all(tensor.data is None for tensor in self.inputs)
+
+
+def parse_infer(text: bytes | memoryview) -> ParsedRequest:
+    """Return the request of a JSON text.
+
+    Raises:
+        InferenceError: INTERNAL or INVALID_ARG, see above.
+    """
+    document = parse_object(text)
+    if "inputs" not in document:
+        raise _missing("inputs")
+    parameters = _parameters(document)
+    default = parameters.pop("binary_data_output", False)
+    if not isinstance(default, bool):
+        raise _wrong_type("binary_data_output", "boolean")
+    request_id = document.get("id", "")
+    if not isinstance(request_id, str):
+        raise _wrong_type("id", "string")
+    return ParsedRequest(
+        request_id,
+        tuple(_parse_input(item) for item in _array(document, "inputs")),
+        tuple(_parse_output(item) for item in _array(document, "outputs")) if "outputs" in document else (),
+        parameters,
+        default,
+    )
+
+
+def parse_object(text: bytes | memoryview) -> dict[str, Any]:
+    """Return a JSON object. Raises InferenceError INTERNAL."""
+    try:
+        document = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        sentence = f"failed to parse the request JSON buffer: {error.msg} at {error.pos}"
+        raise InferenceError(ErrorCode.INTERNAL, sentence) from None
+    if not isinstance(document, dict):
+        raise InferenceError(ErrorCode.INTERNAL, "failed to parse the request JSON buffer: not an object at 0")
+    return document
+
+
+def _array(document: dict[str, Any], key: str) -> list[Any]:
+    value = document[key]
+    if not isinstance(value, list):
+        raise _wrong_type(key, "array")
+    return value
+
+
+def _text(document: Any, key: str) -> str:
+    if not isinstance(document, dict) or key not in document:
+        raise _missing(key)
+    value = document[key]
+    if not isinstance(value, str):
+        raise _wrong_type(key, "string")
+    return value
+
+
+def _parameters(document: dict[str, Any]) -> dict[str, Parameter]:
+    parameters = document.get("parameters", {})
+    if not isinstance(parameters, dict):
+        raise _wrong_type("parameters", "object")
+    for key, value in parameters.items():
+        if not isinstance(value, bool | int | float | str):
+            sentence = f"invalid value type for '{key}' parameter, expected string, number or boolean."
+            raise InferenceError(ErrorCode.INVALID_ARG, sentence)
+    return dict(parameters)
+
+
+def _parse_output(document: Any) -> ParsedOutput:
+    name = _text(document, "name")
+    parameters = _parameters(document)
+    if "shared_memory_region" in parameters:
+        raise _no_region(parameters["shared_memory_region"])
+    is_binary = parameters.pop("binary_data", None)
+    if is_binary is not None and not isinstance(is_binary, bool):
+        raise _wrong_type("binary_data", "boolean")
+    classes = parameters.get("classification")
+    if classes is not None:
+        if isinstance(classes, bool) or not isinstance(classes, int) or classes < 0:
+            raise _wrong_type("classification", "unsigned-integer")
+        if classes == 0:
+            del parameters["classification"]
+    return ParsedOutput(name, is_binary, parameters)
+
+
+def _parse_input(document: Any) -> ParsedInput:
+    name = _text(document, "name")
+    datatype = _text(document, "datatype")
+    if datatype not in NUMPY_DTYPES:
+        raise InferenceError(ErrorCode.INVALID_ARG, "invalid datatype for input")
+    shape = _shape(document)
+    parameters = _parameters(document)
+    if "shared_memory_region" in parameters and "data" not in document and "binary_data_size" not in parameters:
+        raise _no_region(parameters["shared_memory_region"])
+    sources: list[str] = [key for key in ("binary_data_size", "shared_memory_region") if key in parameters]
+    sources += ["data"] if "data" in document else []
+    if len(sources) != 1:
+        raise _bad_sources(sources)
+    if "data" in document:
+        return ParsedInput(name, datatype, shape, 0, _data_bytes(name, datatype, shape, document["data"]))
+    size = parameters["binary_data_size"]
+    if isinstance(size, bool) or not isinstance(size, int) or size < 0:
+        raise _wrong_type("binary_data_size", "unsigned-integer")
+    return ParsedInput(name, datatype, shape, size, None)
+
+
+def _shape(document: dict[str, Any]) -> tuple[int, ...]:
+    if "shape" not in document:
+        raise _missing("shape")
+    shape = _array(document, "shape")
+    for dimension in shape:
+        if type(dimension) is not int or dimension < 0:
+            raise _wrong_type("shape", "unsigned-integer")
+    if prod(shape) > 2**63 - 1:
+        sentence = f"shape {shape} causes total element count to exceed maximum size of {2**63 - 1}"
+        raise InferenceError(ErrorCode.INVALID_ARG, sentence)
+    return tuple(shape)
+
+
+def _data_bytes(name: str, datatype: str, shape: tuple[int, ...], data: Any) -> bytes:
+    """Return the tensor bytes of nested or flat JSON arrays."""
+    if datatype in ("FP16", "BF16"):
+        sentence = (
+            f"receiving {datatype} data via JSON is not supported. Please use the binary data format for input {name}"
+        )
+        raise InferenceError(ErrorCode.INVALID_ARG, sentence)
+    if not isinstance(data, list):
+        raise _wrong_type("data", "array")
+    depth = 0
+    inner: Any = data
+    while isinstance(inner, list) and inner:
+        depth, inner = depth + 1, inner[0]
+    if depth > _MAX_DEPTH:
+        sentence = f"JSON nesting depth exceeds maximum allowed limit ({_MAX_DEPTH})"
+        raise InferenceError(ErrorCode.INVALID_ARG, sentence)
+    if depth > 1:
+        data = _flatten(data)
+    if len(data) != prod(shape):
+        sentence = "Unable to parse 'data': Shape does not match true shape of 'data' field"
+        raise InferenceError(ErrorCode.INTERNAL, sentence)
+    if datatype == "BYTES":
+        return _string_bytes(data)
+    return _number_bytes(datatype, data)
+
+
+def _flatten(data: list[Any]) -> list[Any]:
+    """Return the innermost values in order. Ragged arrays are noticed by their count."""
+    level = data
+    while level and isinstance(level[0], list):
+        following: list[Any] = []
+        for item in level:
+            if not isinstance(item, list):
+                raise _wrong_type("data", "array")
+            following.extend(item)
+        level = following
+    return level
+
+
+def _string_bytes(data: list[Any]) -> bytes:
+    for item in data:
+        if not isinstance(item, str):
+            sentence = "Unable to parse JSON bytes array: attempt to access JSON non-string as string"
+            raise InferenceError(ErrorCode.INTERNAL, sentence)
+    array = np.empty(len(data), np.object_)
+    array[:] = data
+    return encode_bytes_elements(array)
+
+
+def _number_bytes(datatype: str, data: list[Any]) -> bytes:
+    dtype = NUMPY_DTYPES[datatype]
+    if not data:
+        return b""
+    kinds = _KINDS.get(datatype)
+    try:
+        array = np.array(data)
+    except (ValueError, OverflowError):
+        raise _wrong_type("data", "number") from None
+    if kinds is not None:
+        if array.dtype.kind not in kinds:
+            raise _wrong_type("data", _EXPECTED[kinds])
+        return array.astype(dtype).tobytes()
+    if array.dtype.kind not in "iu":
+        # beyond 64 bits, or a mixture that numpy widens: integers are cut to the type, as in Triton
+        if not all(type(item) is int for item in data):
+            raise _wrong_type("data", "unsigned-integer" if datatype.startswith("U") else "signed-integer")
+        array = np.array([item & _UINT64_MAX for item in data], np.uint64)
+    return array.astype(dtype).tobytes()
+
+
+def _missing(key: str) -> InferenceError:
+    sentence = f"Unable to parse '{key}': attempt to access non-existing object member '{key}'"
+    return InferenceError(ErrorCode.INTERNAL, sentence)
+
+
+def _wrong_type(key: str, expected: str) -> InferenceError:
+    sentence = f"Unable to parse '{key}': attempt to access JSON non-{expected} as {expected}"
+    return InferenceError(ErrorCode.INTERNAL, sentence)
+
+
+def _no_region(region: Parameter) -> InferenceError:
+    return InferenceError(ErrorCode.NOT_FOUND, f"Unable to find shared memory region: '{region}'")
+
+
+def _bad_sources(sources: list[str]) -> InferenceError:
+    names = {"data": "'data'"}
+    listed = [names.get(source, f"'{source}' in 'parameters'") for source in sources]
+    found = "But no field is set" if not sources else "But set both " + " and ".join(listed)
+    sentence = (
+        "Input must set only one of the following fields: 'data', 'binary_data_size' in 'parameters',"
+        f" 'shared_memory_region' in 'parameters'. {found}"
+    )
+    return InferenceError(ErrorCode.INVALID_ARG, sentence)

@@ -1,0 +1,162 @@
+"""Infer responses as JSON with, or without, binary tensors behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import orjson
+
+from serving_node.contract.errors import ErrorCode
+from serving_node.core.errors import InferenceError
+from serving_node.core.request import InferenceResponse
+from serving_node.core.tensor import NUMPY_DTYPES, Tensor, decode_bytes_elements
+from serving_node.frontends.classification import classify
+from serving_node.frontends.http.request_codec import ParsedOutput
+from serving_node.wire.exchange import Buffer
+
+_MEMO_ENTRIES = 512
+# JSON of more tensor bytes than this is written in another process.
+LARGE_JSON_BYTES = 512 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """One output to send, and how."""
+
+    tensor: Tensor
+    is_binary: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedResponse:
+    """``body`` begins with ``json_bytes`` of JSON; without binary tensors that is all."""
+
+    body: list[Buffer]
+    json_bytes: int
+    has_binary: bool
+
+
+def choose_outputs(
+    response: InferenceResponse,
+    wanted: tuple[ParsedOutput, ...],
+    default_binary: bool,
+    is_batched: Callable[[str, str], bool],
+) -> list[Chosen]:
+    """Return the requested outputs (all without a request), classified where that was asked.
+
+    Raises:
+        InferenceError: a classification cannot be made.
+    """
+    if not wanted:
+        return [Chosen(tensor, default_binary) for tensor in response.outputs]
+    by_name = {output.name: output for output in wanted}
+    chosen: list[Chosen] = []
+    for tensor in response.outputs:
+        output = by_name.get(tensor.name)
+        if output is None:
+            continue
+        classes = output.parameters.get("classification")
+        if classes is not None:
+            batched = is_batched(response.model_name, response.model_version)
+            tensor = classify(tensor, int(classes), batched=batched)
+        chosen.append(Chosen(tensor, default_binary if output.is_binary is None else output.is_binary))
+    return chosen
+
+
+class ResponseEncoder:
+    """Encodes responses. What describes binary outputs is written once per distinct description."""
+
+    def __init__(self) -> None:
+        self._memo: dict[tuple[object, ...], bytes] = {}
+
+    def encode(
+        self, response: InferenceResponse, outputs: list[Chosen], texts: list[bytes | None] | None = None
+    ) -> EncodedResponse:
+        """Return the parts of the body. Binary tensors are not copied.
+
+        ``texts`` has the JSON of outputs whose data were written elsewhere, in the order of ``outputs``.
+
+        Raises:
+            InferenceError: INVALID_ARG, the type of an output cannot travel as JSON.
+        """
+        if all(output.is_binary for output in outputs) and not response.parameters:
+            text = self._described(response, outputs)
+        else:
+            text = _write(response, outputs, texts or [None] * len(outputs))
+        if response.id:
+            text = b'{"id":' + orjson.dumps(response.id) + b"," + text[1:]
+        body: list[Buffer] = [text]
+        for output in outputs:
+            if output.is_binary and len(output.tensor.data):
+                body.append(output.tensor.data)
+        return EncodedResponse(body, len(text), len(body) > 1)
+
+    def _described(self, response: InferenceResponse, outputs: list[Chosen]) -> bytes:
+        key = (
+            response.model_name,
+            response.model_version,
+            *[(c.tensor.name, c.tensor.datatype, c.tensor.shape, len(c.tensor.data)) for c in outputs],
+        )
+        text = self._memo.get(key)
+        if text is None:
+            text = _write(response, outputs, [None] * len(outputs))
+            if len(self._memo) >= _MEMO_ENTRIES:
+                self._memo.clear()
+            self._memo[key] = text
+        return text
+
+
+def _write(response: InferenceResponse, outputs: list[Chosen], texts: list[bytes | None]) -> bytes:
+    head: dict[str, object] = {"model_name": response.model_name, "model_version": response.model_version}
+    if response.parameters:
+        head["parameters"] = response.parameters
+    written = b",".join(_write_output(output, text) for output, text in zip(outputs, texts, strict=True))
+    return b"".join((orjson.dumps(head)[:-1], b',"outputs":[', written, b"]}"))
+
+
+def _write_output(output: Chosen, text: bytes | None) -> bytes:
+    tensor = output.tensor
+    head: dict[str, object] = {"name": tensor.name, "datatype": tensor.datatype, "shape": tensor.shape}
+    if output.is_binary:
+        head["parameters"] = {"binary_data_size": len(tensor.data)}
+        return orjson.dumps(head)
+    if text is None:
+        text = write_data(tensor.name, tensor.datatype, tensor.data)
+    return b"".join((orjson.dumps(head)[:-1], b',"data":', text, b"}"))
+
+
+def write_data(name: str, datatype: str, data: Buffer) -> bytes:
+    """Return the flat JSON array of a tensor's bytes.
+
+    Raises:
+        InferenceError: INVALID_ARG, the type cannot travel as JSON.
+    """
+    if datatype in ("FP16", "BF16"):
+        sentence = (
+            f"sending {datatype} data via JSON is not supported. Please use the binary data format for output {name}"
+        )
+        raise InferenceError(ErrorCode.INVALID_ARG, sentence)
+    if datatype == "BYTES":
+        elements = decode_bytes_elements(data, name, _count_elements(data))
+        return orjson.dumps([element.decode("utf-8", "replace") for element in elements])
+    return orjson.dumps(np.frombuffer(data, NUMPY_DTYPES[datatype]), option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+def write_all_data(described: list[tuple[str, str, int]], data: bytes) -> list[bytes]:
+    """Return the JSON arrays of several tensors (name, datatype, bytes) whose bytes follow each other in ``data``."""
+    texts: list[bytes] = []
+    start = 0
+    for name, datatype, size in described:
+        texts.append(write_data(name, datatype, data[start : start + size]))
+        start += size
+    return texts
+
+
+def _count_elements(data: Buffer) -> int:
+    count = position = 0
+    while position + 4 <= len(data):
+        position += 4 + int.from_bytes(data[position : position + 4], "little")
+        count += 1
+    return count
