@@ -99,8 +99,7 @@ class HostProbe:
         self._lock = threading.Lock()
         self._families: list[Family] = []
         self._read_at = 0.0
-        if cpu:
-            psutil.cpu_percent()  # the first call has nothing to compare with
+        self._cpu_before = _cpu_seconds()
 
     def families(self) -> list[Family]:
         """Return the machine's families. May block for some milliseconds."""
@@ -111,18 +110,32 @@ class HostProbe:
                 self._read_at = now
             return self._families
 
+    def _cpu_share(self) -> float:
+        """Return the busy share of all cores since the last reading. Not psutil's: that one counts per thread."""
+        busy, total = _cpu_seconds()
+        busy_before, total_before = self._cpu_before
+        self._cpu_before = (busy, total)
+        return min(1.0, max(0.0, (busy - busy_before) / max(total - total_before, 1e-9)))
+
     def _read(self) -> list[Family]:
         families: list[Family] = []
         if self._cpu:
             memory = psutil.virtual_memory()
             families += (
-                _gauge("nv_cpu_utilization", "CPU utilization rate [0.0 - 1.0]", psutil.cpu_percent() / 100),
+                _gauge("nv_cpu_utilization", "CPU utilization rate [0.0 - 1.0]", self._cpu_share()),
                 _gauge("nv_cpu_memory_total_bytes", "CPU total memory (RAM), in bytes", memory.total),
                 _gauge("nv_cpu_memory_used_bytes", "CPU used memory (RAM), in bytes", memory.total - memory.available),
             )
         if self._gpu is not None and self._gpu.count():
             families += gpu_families(self._gpu.read())
         return families
+
+
+def _cpu_seconds() -> tuple[float, float]:
+    """Return busy and total seconds of all cores since the machine started."""
+    times = psutil.cpu_times()
+    total = sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)  # guest is within user
+    return total - times.idle - getattr(times, "iowait", 0.0), total
 
 
 def gpu_families(readings: list[GpuReading]) -> list[Family]:
