@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import errno
 import fcntl
+import logging
 import os
 import signal
 import socket
@@ -44,6 +45,9 @@ from serving_node.scheduling.served_model import ServedModel
 from serving_node.settings import NodeSettings
 
 log = structlog.get_logger(__name__)
+
+# Their lines show URLs and headers, and with them presigned signatures and tokens.
+_CHATTY_LIBRARIES = ("httpx2", "httpcore2", "hpack")
 
 
 class StartError(Exception):
@@ -336,6 +340,8 @@ def _configure_logs(settings: NodeSettings, stack: contextlib.ExitStack) -> LogC
             stream = stack.enter_context(opened)
         except OSError as error:
             raise StartError(f"cannot write the log file {settings.log_file}: {error.strerror}") from error
+    for library in _CHATTY_LIBRARIES:
+        logging.getLogger(library).setLevel(logging.WARNING)
     control = LogControl(log_file=settings.log_file)
     style = LogStyle.JSON if settings.log_format == "json" else LogStyle.TEXT
     configure_logging(style=style, control=control, stream=stream, verbose=settings.log_verbose > 0)

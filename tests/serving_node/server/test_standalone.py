@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import socket
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx2
@@ -15,7 +17,7 @@ import tritonclient.grpc as triton_grpc
 import tritonclient.http as triton_http
 from tritonclient.utils import InferenceServerException
 
-from .processes import NodeProcess, doubling_model
+from .processes import NodeProcess, doubling_model, eventually
 
 pytestmark = pytest.mark.integration
 Launch = Callable[..., NodeProcess]
@@ -76,6 +78,80 @@ def test_node_explicit_mode_loads_and_unloads(launch: Launch) -> None:
     client.unload_model("doubling")
     assert not client.is_model_ready("doubling")
     client.close()
+
+
+def add_slow_identity(repository: Path, delay_ms: int, *more: str) -> None:
+    folder = repository / "slow"
+    (folder / "1").mkdir(parents=True)
+    tensor = 'name: "{}" data_type: TYPE_FP32 dims: [4]'
+    lines = [
+        'backend: "identity"',
+        "max_batch_size: 8",
+        f"input {{ {tensor.format('x')} }}",
+        f"output {{ {tensor.format('y')} }}",
+        f'parameters {{ key: "execute_delay_ms" value {{ string_value: "{delay_ms}" }} }}',
+        *more,
+    ]
+    (folder / "config.pbtxt").write_text("\n".join(lines))
+
+
+def infer_slow(node: NodeProcess, value: float) -> float:
+    with contextlib.closing(triton_grpc.InferenceServerClient(f"127.0.0.1:{node.grpc}")) as client:
+        tensor = triton_grpc.InferInput("x", [1, 4], "FP32")
+        tensor.set_data_from_numpy(np.full((1, 4), value, np.float32))
+        return float(client.infer("slow", [tensor]).as_numpy("y")[0, 0])
+
+
+def test_node_batches_concurrent_requests(launch: Launch, repository: Path) -> None:
+    add_slow_identity(repository, 30, "dynamic_batching { max_queue_delay_microseconds: 20000 }")
+    node = launch().until_ready()
+    with ThreadPoolExecutor(16) as threads:
+        answers = list(threads.map(lambda value: infer_slow(node, value), range(32)))
+    assert answers == list(range(32)), "everybody gets his own answer"
+    client = triton_http.InferenceServerClient(f"127.0.0.1:{node.http}")
+    [statistics] = client.get_inference_statistics("slow")["model_stats"]
+    client.close()
+    assert int(statistics["inference_count"]) == 32
+    assert int(statistics["execution_count"]) < 32
+    assert max(int(batch["batch_size"]) for batch in statistics["batch_stats"]) > 1
+
+
+def pending(node: NodeProcess) -> bool:
+    """Tell whether a request waits behind one that runs."""
+    text = httpx2.get(f"http://127.0.0.1:{node.metrics}/metrics", verify=False, trust_env=False).text
+    return 'nv_inference_pending_request_count{model="slow",version="1"} 1\n' in text
+
+
+def test_node_stopped_answers_what_runs_and_waits(launch: Launch, repository: Path) -> None:
+    add_slow_identity(repository, 1000)
+    node = launch().until_ready()
+    with ThreadPoolExecutor(2) as threads:
+        answers = [threads.submit(infer_slow, node, value) for value in (5.0, 6.0)]
+        eventually(lambda: pending(node), "one request runs and one waits")
+        assert node.end() == 0
+        assert [answer.result(20) for answer in answers] == [5.0, 6.0]
+
+
+def test_node_stopped_with_too_much_to_do_ends_in_time(launch: Launch, repository: Path) -> None:
+    add_slow_identity(repository, 20_000)
+    node = launch("--exit-timeout-secs=1").until_ready()
+    with ThreadPoolExecutor(2) as threads:
+        answers = [threads.submit(infer_slow, node, value) for value in (5.0, 6.0)]
+        eventually(lambda: pending(node), "one request runs and one waits")
+        assert node.process is not None
+        node.process.send_signal(signal.SIGTERM)
+        assert node.end(signal.SIGINT) == 1
+        for answer in answers:
+            with pytest.raises(InferenceServerException):
+                answer.result(20)
+
+
+def test_node_verbose_log_shows_no_headers(launch: Launch) -> None:
+    node = launch("--log-verbose=1").until_ready()
+    with contextlib.closing(triton_grpc.InferenceServerClient(f"127.0.0.1:{node.grpc}")) as client:
+        assert client.is_server_live(headers={"x-secret": "do-not-log-me"})
+    node.end()
+    assert "do-not-log-me" not in node.said()
 
 
 def test_node_model_that_fails_ends_the_start(launch: Launch, repository: Path) -> None:
