@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
+import signal
+import threading
 import uuid
 from collections.abc import Mapping
+from types import FrameType
 from typing import Any
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")  # noqa: TID251
@@ -56,10 +60,26 @@ class Application:
 
     async def _lifespan(self, receive: Any, send: Any) -> None:
         await receive()
+        self._end_streams_on_signals()
         await send({"type": "lifespan.startup.complete"})
         await receive()
         await self._hub.close()
         await send({"type": "lifespan.shutdown.complete"})
+
+    def _end_streams_on_signals(self) -> None:
+        """End the streams when the server is told to stop: it waits for open connections before it tells us."""
+        if threading.current_thread() is not threading.main_thread():
+            return
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            before = signal.getsignal(number)
+
+            def stop(number: int, frame: FrameType | None, before: Any = before) -> None:
+                loop.call_soon_threadsafe(self._hub.end_streams)
+                if callable(before):
+                    before(number, frame)
+
+            signal.signal(number, stop)
 
 
 application = Application()

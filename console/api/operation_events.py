@@ -7,13 +7,16 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from django.db import InterfaceError, OperationalError
+from django.utils.translation import gettext as _
 from rest_framework.utils.encoders import JSONEncoder
 
 from console.api.v1.serializers.operations import OperationSerializer
 from console.live.asgi import Authenticate, EventStream, refuse
 from console.live.hub import Hub
 from console.middleware.database import in_database_thread
-from registry.errors import NotFound, RegistryError
+from console.middleware.problems import STATUS_BY_CODE
+from registry.errors import RegistryError
 from registry.models import OperationState
 from registry.selectors.operations import operation_get
 
@@ -30,7 +33,7 @@ class OperationEventsApp:
     async def __call__(self, scope: Mapping[str, Any], receive: Any, send: Any, operation_id: uuid.UUID) -> None:
         """Serve one request."""
         if scope["method"] != "GET":
-            return await refuse(send, 405, "Events are read with GET.")
+            return await refuse(send, 405, _("Events are read with GET."))
 
         def look() -> bytes | None:
             actor = self._authenticate(scope)
@@ -42,12 +45,15 @@ class OperationEventsApp:
         subscription = self._hub.subscribe({f"operation:{operation_id}": ""}, wants_fragments=False)
         try:
             first = await in_database_thread(look)
-        except (NotFound, RegistryError):
+        except RegistryError as error:
             self._hub.unsubscribe(subscription)
-            return await refuse(send, 404, "There is no such operation.")
+            return await refuse(send, STATUS_BY_CODE.get(error.code, 403), error.message)
+        except (OperationalError, InterfaceError):
+            self._hub.unsubscribe(subscription)
+            return await refuse(send, 503, _("The database cannot be reached; try again."))
         if first is None:
             self._hub.unsubscribe(subscription)
-            return await refuse(send, 401, "Sign in, or send a token.")
+            return await refuse(send, 401, _("Sign in, or send a token."))
         subscription.send(b"first")
         await EventStream(self._hub, subscription, receive, send).run(
             _still_allowed(look, subscription.topics), _transform(look, subscription.close)

@@ -62,7 +62,7 @@ class ApiView(APIView):
         if not self.actor.has_scope(scope):
             raise PermissionDenied(_("The token needs the scope %(scope)s for this.") % {"scope": scope})
         if self.keeps_answers:
-            self._replay = Replay(request, str(self.actor.user_id))
+            self._replay = Replay(request, str(self.actor.token_id or self.actor.user_id))
             if self._replay.earlier is not None:
                 raise _Replayed(self._replay.earlier)
 

@@ -16,6 +16,7 @@ from django.core.exceptions import DisallowedHost
 from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpRequest, HttpResponse
 from django.middleware.csrf import CsrfViewMiddleware
+from django.utils.translation import gettext as _
 
 from console.identity.actors import actor_from
 from console.identity.tokens import authenticate_token, read_bearer
@@ -44,7 +45,7 @@ def authenticate(scope: Scope, *, is_write: bool = False) -> Actor | None:
     try:
         request.get_host()
     except DisallowedHost:
-        raise PermissionDenied("This server does not answer to that host name.") from None
+        raise PermissionDenied(_("This server does not answer to that host name.")) from None
     facts = facts_of(request)
     credential = read_bearer(request.headers.get("Authorization", ""))
     if credential is not None:
@@ -53,7 +54,7 @@ def authenticate(scope: Scope, *, is_write: bool = False) -> Actor | None:
             return None
         actor = actor_from(found[0], found[1], facts)
         if not actor.has_scope("write" if is_write else "read"):
-            raise PermissionDenied("The token does not have the scope for this.")
+            raise PermissionDenied(_("The token does not have the scope for this."))
         return actor
     key = request.COOKIES.get(settings.SESSION_COOKIE_NAME)
     if not key:

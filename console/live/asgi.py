@@ -13,13 +13,15 @@ from typing import Any
 from urllib.parse import parse_qs
 
 import orjson
+from django.db import InterfaceError, OperationalError
 from django.utils.translation import gettext as _
 
 from console.live.hub import Hub, Subscription
 from console.live.topics import MAX_TOPICS, authorise
 from console.middleware.database import in_database_thread
-from console.middleware.problems import CONTENT_TYPE, problem
+from console.middleware.problems import CONTENT_TYPE, STATUS_BY_CODE, problem
 from registry.domain.actors import Actor
+from registry.errors import RegistryError
 
 log = logging.getLogger(__name__)
 
@@ -130,7 +132,12 @@ class LiveApp:
             actor = self._authenticate(scope)
             return actor, authorise(actor, topics) if actor else {}
 
-        actor, allowed = await in_database_thread(admit)
+        try:
+            actor, allowed = await in_database_thread(admit)
+        except RegistryError as error:
+            return await refuse(send, STATUS_BY_CODE.get(error.code, 403), error.message)
+        except (OperationalError, InterfaceError):
+            return await refuse(send, 503, _("The database cannot be reached; try again."))
         if actor is None:
             return await refuse(send, 401, _("Sign in first."))
         if not allowed:

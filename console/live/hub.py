@@ -96,10 +96,14 @@ class Hub:
         self._fresh.discard(subscription)
         STREAMS.set(len(self._subscriptions))
 
-    async def close(self) -> None:
-        """End every stream and the connection."""
+    def end_streams(self) -> None:
+        """End every stream after what is queued for it."""
         for subscription in list(self._subscriptions):
             subscription.close()
+
+    async def close(self) -> None:
+        """End every stream and the connection."""
+        self.end_streams()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
