@@ -64,12 +64,12 @@ def check_desired(desired: Desired) -> None:
 def _check_model(model: DesiredModel, path: str) -> None:
     if not model.name.strip() or "/" in model.name or "\0" in model.name or model.name in (".", ".."):
         raise ContractError(f"'{model.name}' is not a usable model name", field=f"{path}.name")
-    units = [unit.unit for unit in model.units]
-    if len(set(units)) != len(units):
-        raise ContractError(f"model '{model.name}' names a unit twice", field=f"{path}.units")
-    routed = [route.unit for route in model.routes]
-    if len(set(routed)) != len(routed):
-        raise ContractError(f"model '{model.name}' routes to a unit twice", field=f"{path}.routes")
+    units: dict[str, Unit] = {}
+    for unit in model.units:
+        # Two deployments may want the same unit of one name; two meanings of one id are a mistake.
+        if units.setdefault(unit.unit, unit) != unit:
+            text = f"model '{model.name}' names unit '{unit.unit}' twice with different content"
+            raise ContractError(text, field=f"{path}.units")
     for index, route in enumerate(model.routes):
         if route.unit not in units:
             text = f"model '{model.name}' routes to unit '{route.unit}', which is not among its units"

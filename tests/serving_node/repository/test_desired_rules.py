@@ -42,6 +42,7 @@ def test_check_succession_refuses_older_and_other_content(candidate: Desired, te
 def test_check_desired_accepts_a_sound_one() -> None:
     check_desired(DESIRED)
     check_desired(with_file("weights/part-1.bin"))
+    check_desired(replace(DESIRED, models=(replace(MODEL, routes=MODEL.routes * 2, units=(UNIT, UNIT)),)))
 
 
 @pytest.mark.parametrize(
@@ -59,7 +60,7 @@ def test_check_desired_accepts_a_sound_one() -> None:
         (replace(DESIRED, models=(replace(MODEL, name=""),)), "models[0].name"),
         (replace(DESIRED, models=(replace(MODEL, routes=(Route("u2", 1),)),)), "models[0].routes[0].unit"),
         (replace(DESIRED, models=(replace(MODEL, routes=(Route("u1", 101),)),)), "models[0].routes[0].weight"),
-        (replace(DESIRED, models=(replace(MODEL, units=(UNIT, UNIT)),)), "models[0].units"),
+        (replace(DESIRED, models=(replace(MODEL, units=(UNIT, replace(UNIT, version=2))),)), "models[0].units"),
         (
             replace(DESIRED, models=(replace(MODEL, units=(replace(UNIT, unit="../u"),), routes=()),)),
             "models[0].units[0].unit",
