@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -125,6 +125,8 @@ def spec_problems(spec: DeploymentSpec) -> list[dict[str, str]]:
             say(f"{field}.weight", "A weight is a percentage from 0 to 100.")
         if not 0 <= route.sample_percent <= 100:
             say(f"{field}.sample_percent", "The sample is a percentage from 0 to 100.")
+        if route.role == "canary" and not low <= route.weight <= high:
+            say(f"{field}.weight", f"The weight of a canary must lie in the allowed range {low} to {high}.")
     live = [route for route in spec.routes if route.role == "live"]
     total = sum(route.weight for route in spec.routes if route.role in TAKES_TRAFFIC)
     if live and total != 100:
@@ -148,6 +150,45 @@ def inside_range(applied: DeploymentSpec, wanted: DeploymentSpec) -> bool:
         return False
     low, high = applied.weight_range
     return all(low <= route.weight <= high for route in wanted.routes if route.role == "canary")
+
+
+def is_stable(spec: DeploymentSpec) -> bool:
+    """Say whether one unit takes all the traffic: a state that people mean when they say "roll back"."""
+    return sum(route.role in TAKES_TRAFFIC for route in spec.routes) == 1
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """One spec that was put in force, oldest first in a history. ``kind``: deploy, traffic or rollback."""
+
+    kind: str
+    spec_from: DeploymentSpec
+    spec_to: DeploymentSpec
+
+
+def rollback_target(history: Sequence[Applied]) -> DeploymentSpec | None:
+    """Return the spec that a roll-back brings back, None when there is none.
+
+    It is the newest earlier spec in which one unit takes all the traffic, else the newest earlier one. Moves of
+    weights do not count as a spec of their own, and what a roll-back undid is forgotten: rolling back twice goes back
+    two steps instead of forth.
+    """
+    stack: list[DeploymentSpec] = []
+    for step in history:
+        if not stack and step.spec_from.routes:
+            stack.append(step.spec_from)
+        if step.kind == "rollback":
+            while stack and stack[-1].keys() != step.spec_to.keys():
+                stack.pop()
+        if stack and stack[-1].keys() == step.spec_to.keys():
+            stack[-1] = step.spec_to
+        else:
+            stack.append(step.spec_to)
+    earlier = [spec for spec in stack[:-1] if spec.routes]
+    stable = [spec for spec in earlier if is_stable(spec)]
+    if stable:
+        return stable[-1]
+    return earlier[-1] if earlier else None
 
 
 def plan_document(

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, timedelta
 from typing import Any
 
-from django.db import models
+from django.db import connection, models, transaction
+from django.db.models import QuerySet
 
 from registry.domain.actors import Actor
-from registry.models import AuditEvent
+from registry.models import AuditEvent, AuditSeal
 from registry.selectors.permissions import project_id_of
+
+_GENESIS = "0" * 64
+_SEALER_LOCK = 0x464C4F54_5345414C
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +62,94 @@ def record(
 
 
 def seal_pending(limit: int = 1000) -> int:
-    """Chain events that are not sealed yet, oldest commit first, and return how many were."""
-    raise NotImplementedError
+    """Chain events that are not sealed yet, in the order in which they became visible, and return how many were.
+
+    Concurrency: one sealer at a time; another one returns 0 at once.
+    """
+    sealed = 0
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [_SEALER_LOCK])
+            if not cursor.fetchone()[0]:
+                return 0
+        heads: dict[str, AuditSeal | None] = {}
+        for event in _unsealed()[:limit]:
+            chain = _chain_of(event)
+            if chain not in heads:
+                heads[chain] = AuditSeal.objects.filter(chain=chain).order_by("-sequence").first()
+            head = heads[chain]
+            sequence = head.sequence + 1 if head is not None else 1
+            previous = head.hash if head is not None else _GENESIS
+            heads[chain] = AuditSeal.objects.create(
+                chain=chain,
+                sequence=sequence,
+                event=event,
+                previous_hash=previous,
+                hash=_hash(chain, sequence, previous, event),
+            )
+            sealed += 1
+    return sealed
 
 
 def chains() -> list[str]:
     """Return the names of all chains (project ids and ``site``)."""
-    raise NotImplementedError
+    return list(AuditSeal.objects.order_by("chain").values_list("chain", flat=True).distinct())
 
 
 def verify_chain(chain: str) -> ChainReport:
-    """Recompute a chain and compare it with its seals."""
-    raise NotImplementedError
+    """Recompute a chain from its first event and compare it with its seals."""
+    previous, expected, checked = _GENESIS, 1, 0
+    for seal in AuditSeal.objects.filter(chain=chain).select_related("event").order_by("sequence").iterator(500):
+        problem = ""
+        if seal.sequence != expected:
+            problem = f"seal {expected} is missing"
+        elif seal.previous_hash != previous:
+            problem = "it does not continue the seal before it"
+        elif _chain_of(seal.event) != chain:
+            problem = "its event belongs to another chain"
+        elif seal.hash != _hash(chain, seal.sequence, previous, seal.event):
+            problem = "its event was changed"
+        if problem:
+            return ChainReport(chain, False, checked, seal.sequence, problem)
+        previous, expected, checked = seal.hash, expected + 1, checked + 1
+    return ChainReport(chain, True, checked)
+
+
+# How far behind the newest sealed event a late transaction may still commit its own.
+_LATE = timedelta(days=1)
+
+
+def _unsealed() -> QuerySet[AuditEvent]:
+    events = AuditEvent.objects.filter(seal=None).order_by("created_at", "id")
+    newest = AuditSeal.objects.order_by("-id").values_list("event__created_at", flat=True).first()
+    # Without the bound each pass would walk over the whole log.
+    return events.filter(created_at__gte=newest - _LATE) if newest is not None else events
+
+
+def _chain_of(event: AuditEvent) -> str:
+    return str(event.project_id) if event.project_id is not None else "site"
+
+
+def _hash(chain: str, sequence: int, previous: str, event: AuditEvent) -> str:
+    """Return the SHA-256 over everything that the event says, its place, and the hash before it."""
+    document = {
+        "chain": chain,
+        "sequence": sequence,
+        "previous": previous,
+        "id": str(event.id),
+        "created_at": event.created_at.astimezone(UTC).isoformat(),
+        "project": str(event.project_id),
+        "actor": event.actor_name,
+        "actor_id": str(event.actor_id),
+        "token_id": str(event.token_id),
+        "ip": str(event.ip),
+        "request_id": event.request_id,
+        "action": event.action,
+        "object_type": event.object_type,
+        "object_id": event.object_id,
+        "object_label": event.object_label,
+        "before": event.before,
+        "after": event.after,
+    }
+    # JSON columns keep numbers exactly, so sorted keys are canonical enough for values that come from them.
+    return hashlib.sha256(json.dumps(document, sort_keys=True, ensure_ascii=False).encode()).hexdigest()

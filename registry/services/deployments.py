@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import timedelta
 
+from django.db import transaction
+from django.utils import timezone
+from django.utils.translation import gettext as _
+
+from registry import telemetry
 from registry.domain.actors import Actor
-from registry.domain.plans import DeploymentSpec
-from registry.models import ApprovalRequest, Deployment, Fleet, Operation, RegisteredModel, Rollout
+from registry.domain.plans import TAKES_TRAFFIC, DeploymentSpec, inside_range
+from registry.errors import Conflict, PermissionDenied, ValidationFailed
+from registry.models import ApprovalRequest, ApprovalState, Deployment, Fleet, Operation, RegisteredModel, Rollout
+from registry.selectors.deployments import rollback_spec
+from registry.services import audit
+from registry.services.permissions import require
 from registry.services.plans import Plan, deployment_plan
+from registry.services.rollouts import Progress, rollout_move, rollout_progress, spec_apply
+from registry.services.transition import move
 
 __all__ = [
     "ChangeOutcome",
@@ -36,14 +46,6 @@ class ChangeOutcome:
     operation: Operation | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """Result of one reconcile pass: nodes to send their desired state to, and whether a row changed."""
-
-    push: tuple[uuid.UUID, ...]
-    changed: bool
-
-
 def deployment_change(
     *, model: RegisteredModel, fleet: Fleet, spec: DeploymentSpec, comment: str = "", actor: Actor
 ) -> ChangeOutcome:
@@ -51,31 +53,121 @@ def deployment_change(
 
     An open request of the same deployment is voided by a newer one. Raises what ``deployment_plan`` raises.
     """
-    raise NotImplementedError
+    require(actor, "deployment.change", model)
+    # Refuse bad input before a row is made for it.
+    plan = deployment_plan(model=model, fleet=fleet, spec=spec, actor=actor)
+    with transaction.atomic():
+        deployment, made = Deployment.objects.get_or_create(
+            model=model,
+            fleet=fleet,
+            defaults={"project_id": model.project_id, "served_name": plan.served_name},
+        )
+        if made:
+            audit.record(actor=actor, action="deployment.create", obj=deployment, after={"fleet": fleet.slug})
+        return _change(deployment, spec, kind="deploy", comment=comment, actor=actor)
 
 
 def deployment_traffic(*, deployment: Deployment, weights: Mapping[str | int, int], actor: Actor) -> ChangeOutcome:
-    """Move weights (by unit id or version number, percent). Inside the applied range this needs no approval."""
-    raise NotImplementedError
+    """Move weights (by unit id or version number, percent). Inside the applied range this needs no approval.
+
+    Raises:
+        ValidationFailed: an unknown version or unit, or weights that do not sum to 100.
+    """
+    require(actor, "project.view", deployment)
+    with transaction.atomic():
+        locked = Deployment.objects.select_for_update().get(pk=deployment.pk)
+        units = {route.unit: route for route in locked.routes.select_related("version")}
+        spec = DeploymentSpec.from_json(locked.spec)
+        by_key: dict[tuple[str, str], int] = {}
+        for name, weight in weights.items():
+            text = str(name)
+            keys = [
+                (str(route.version_id), str(route.config_id))
+                for unit, route in units.items()
+                if unit == text or (text.isdigit() and route.version.number == int(text))
+            ]
+            if len(keys) != 1 or isinstance(weight, bool) or not isinstance(weight, int):
+                message = _("“%(name)s” is not one version of this deployment.") % {"name": text}
+                raise ValidationFailed(message, errors=[{"field": f"weights.{text}", "message": message}])
+            by_key[keys[0]] = weight
+        routes = tuple(
+            replace(route, weight=by_key.get(route.key, route.weight)) if route.role in TAKES_TRAFFIC else route
+            for route in spec.routes
+        )
+        return _change(locked, replace(spec, routes=routes), kind="traffic", comment="", actor=actor)
 
 
 def deployment_rollback(*, deployment: Deployment, actor: Actor) -> ChangeOutcome:
-    """Go back to the spec before the current one. Needs no approval when that state was applied there before.
+    """Go back to the newest earlier state in which one version takes all the traffic.
+
+    It was applied in this environment before, so it needs no new approval.
 
     Raises:
         Conflict: there is nothing to go back to.
+        ValidationFailed: a version of that state is archived or quarantined by now.
     """
-    raise NotImplementedError
+    require(actor, "deployment.rollback", deployment)
+    with transaction.atomic():
+        locked = Deployment.objects.select_for_update().get(pk=deployment.pk)
+        target = rollback_spec(locked)
+        if target is None:
+            raise Conflict(_("There is nothing to roll back to."))
+        return _change(locked, target, kind="rollback", comment="", actor=actor)
 
 
-def rollout_move(*, rollout: Rollout, to: str, cause: str, actor: Actor | None = None) -> None:
-    """Move a rollout's phase. ``aborting`` puts the spec before it back in force on all nodes."""
-    raise NotImplementedError
+def _change(deployment: Deployment, spec: DeploymentSpec, *, kind: str, comment: str, actor: Actor) -> ChangeOutcome:
+    """Apply or request a spec inside the caller's transaction, on the facts that hold under the deployment's lock."""
+    deployment = (
+        Deployment.objects.select_for_update(of=("self",))
+        .select_related("model__project", "fleet__environment", "project")
+        .get(pk=deployment.pk)
+    )
+    plan = deployment_plan(
+        model=deployment.model, fleet=deployment.fleet, spec=spec, actor=actor, applied_before=kind == "rollback"
+    )
+    if plan.is_noop:
+        return ChangeOutcome(deployment, plan.plan_digest)
+    if plan.needs_approval:
+        require(actor, "deployment.change", deployment)
+        approval = _request_approval(deployment, plan, comment, actor)
+        return ChangeOutcome(deployment, plan.plan_digest, approval=approval)
+    applied = DeploymentSpec.from_json(deployment.spec)
+    if kind != "rollback" and inside_range(applied, plan.spec):
+        kind = "traffic"
+        require(actor, "deployment.traffic", deployment)
+    rollout, operation = spec_apply(deployment=deployment, spec=plan.spec, kind=kind, actor=actor)
+    return ChangeOutcome(deployment, plan.plan_digest, rollout=rollout, operation=operation)
 
 
-def rollout_progress(*, deployment_id: uuid.UUID, now: datetime) -> Progress:
-    """Do one level-triggered pass: gather facts, decide, move the rollout, finish its operation, write the status.
-
-    Safe to call at any time, any number of times. An unknown id does nothing.
-    """
-    raise NotImplementedError
+def _request_approval(deployment: Deployment, plan: Plan, comment: str, actor: Actor) -> ApprovalRequest:
+    if actor.user_id is None:
+        raise PermissionDenied(_("An approval needs a requester."))
+    for older in deployment.approvals.filter(state=ApprovalState.OPEN):
+        if older.plan_digest == plan.plan_digest and older.spec == plan.spec.to_json():
+            return older
+        reason = _("Replaced by a newer request.")
+        move(older, "state", ApprovalState.VOIDED, cause=reason, actor=actor, state_reason=reason)
+        telemetry.publish_on_commit(f"approval:{older.id}", project=deployment.project_id)
+    hours = deployment.fleet.environment.approval_valid_hours
+    approval = ApprovalRequest.objects.create(
+        project=deployment.project,
+        deployment=deployment,
+        environment=deployment.fleet.environment,
+        spec=plan.spec.to_json(),
+        plan=plan.plan,
+        plan_digest=plan.plan_digest,
+        comment=comment,
+        requester_id=actor.user_id,
+        requester_token_id=actor.token_id,
+        expires_at=timezone.now() + timedelta(hours=hours),
+    )
+    audit.record(
+        actor=actor,
+        action="approval.request",
+        obj=approval,
+        after={"plan_digest": plan.plan_digest, "spec": approval.spec, "comment": comment},
+    )
+    telemetry.publish_on_commit(f"approval:{approval.id}", project=deployment.project_id)
+    telemetry.publish_on_commit(f"deployment:{deployment.id}", project=deployment.project_id)
+    telemetry.publish_on_commit(f"project:{deployment.project_id}", project=deployment.project_id)
+    return approval

@@ -1,15 +1,55 @@
-"""Environments, fleets, nodes and what they report."""
+"""Environments, fleets and join tokens; nodes are in ``registry.services.node_life`` and re-exported here."""
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Iterable, Mapping
-from datetime import datetime
-from typing import Any
+import secrets
+from collections.abc import Mapping
+from datetime import timedelta
 
+from django.db import IntegrityError, transaction
+from django.db.models import Max
+from django.utils import timezone
+from django.utils.translation import gettext as _
+
+from registry import telemetry
 from registry.domain.actors import Actor
-from registry.models import Environment, Fleet, JoinToken, ServingNode
-from serving_node.contract.control import Observed
+from registry.errors import Conflict, ValidationFailed
+from registry.models import Environment, Fleet, JoinToken
+from registry.services import audit
+from registry.services.fields import require_labels, require_slug
+from registry.services.node_life import (
+    node_admin_secret,
+    node_authenticate,
+    node_cordon,
+    node_drain,
+    node_hello,
+    node_join,
+    node_observe,
+    node_retire,
+    node_uncordon,
+    node_unreachable,
+)
+from registry.services.nodes import node_generation_raise
+from registry.services.permissions import require
+from registry.services.sealing import digest
+
+__all__ = [
+    "environment_create",
+    "environment_update",
+    "fleet_create",
+    "join_token_create",
+    "node_admin_secret",
+    "node_authenticate",
+    "node_cordon",
+    "node_drain",
+    "node_generation_raise",
+    "node_hello",
+    "node_join",
+    "node_observe",
+    "node_retire",
+    "node_uncordon",
+    "node_unreachable",
+]
 
 
 def environment_create(
@@ -21,95 +61,105 @@ def environment_create(
     position: int | None = None,
     actor: Actor,
 ) -> Environment:
-    """Create an environment (site operators)."""
-    raise NotImplementedError
+    """Create an environment (site administrators).
+
+    Raises:
+        Conflict: the name is taken.
+    """
+    require(actor, "site.environments")
+    require_slug(slug, limit=63)
+    _require_count(required_approvals)
+    try:
+        with transaction.atomic():
+            last = Environment.objects.aggregate(last=Max("position"))["last"]
+            environment = Environment.objects.create(
+                slug=slug,
+                name=name or slug,
+                requires_approval=requires_approval,
+                required_approvals=required_approvals,
+                position=position if position is not None else (last or 0) + 1,
+            )
+            audit.record(
+                actor=actor,
+                action="environment.create",
+                obj=environment,
+                after={"requires_approval": requires_approval, "required_approvals": required_approvals},
+            )
+    except IntegrityError:
+        raise _taken(slug) from None
+    return environment
 
 
 def environment_update(
     *, environment: Environment, requires_approval: bool, required_approvals: int, actor: Actor
 ) -> Environment:
     """Change an environment's protection (site administrators)."""
-    raise NotImplementedError
+    require(actor, "site.environments")
+    _require_count(required_approvals)
+    before = {
+        "requires_approval": environment.requires_approval,
+        "required_approvals": environment.required_approvals,
+    }
+    environment.requires_approval = requires_approval
+    environment.required_approvals = required_approvals
+    with transaction.atomic():
+        environment.save(update_fields=["requires_approval", "required_approvals"])
+        audit.record(
+            actor=actor,
+            action="environment.update",
+            obj=environment,
+            before=before,
+            after={"requires_approval": requires_approval, "required_approvals": required_approvals},
+        )
+    return environment
 
 
 def fleet_create(*, slug: str, name: str, environment: Environment, selector: Mapping[str, str], actor: Actor) -> Fleet:
-    """Create a fleet: all nodes that carry every label of ``selector`` (site operators)."""
-    raise NotImplementedError
+    """Create a fleet: all nodes that carry every label of ``selector`` (site operators).
+
+    Raises:
+        Conflict: the name is taken.
+    """
+    require(actor, "site.fleet")
+    require_slug(slug, limit=63)
+    labels = require_labels(dict(selector), field="selector")
+    try:
+        with transaction.atomic():
+            fleet = Fleet.objects.create(slug=slug, name=name or slug, environment=environment, selector=labels)
+            audit.record(actor=actor, action="fleet.create", obj=fleet, after={"selector": labels})
+            telemetry.publish_on_commit("fleet")
+    except IntegrityError:
+        raise _taken(slug) from None
+    return fleet
 
 
 def join_token_create(*, labels: Mapping[str, str], valid_hours: int = 24, actor: Actor) -> tuple[JoinToken, str]:
     """Create a one-time token with which a node joins and gets these labels. Its text is shown only this once."""
-    raise NotImplementedError
+    require(actor, "site.fleet")
+    wanted = require_labels(dict(labels))
+    if not 1 <= valid_hours <= 24 * 365:
+        message = _("A join token is valid for 1 hour to a year.")
+        raise ValidationFailed(message, errors=[{"field": "valid_hours", "message": message}])
+    text = f"floj_{secrets.token_urlsafe(32)}"
+    with transaction.atomic():
+        token = JoinToken.objects.create(
+            token_sha256=digest(text),
+            labels=wanted,
+            created_by_id=actor.user_id,
+            expires_at=timezone.now() + timedelta(hours=valid_hours),
+        )
+        audit.record(actor=actor, action="join_token.create", obj=token, after={"labels": wanted})
+    return token, text
 
 
-def node_join(
-    *,
-    token: str,
-    name: str,
-    endpoints: Mapping[str, str],
-    admin_secret: str,
-    inventory: Mapping[str, Any],
-    contract_version: int,
-    kind: str = "flotilla",
-    ip: str | None = None,
-) -> tuple[ServingNode, str]:
-    """Join a node with a one-time token and return it with its own token, which is shown only this once.
-
-    Raises:
-        PermissionDenied: the token is unknown, used or expired.
-        ValidationFailed: a bad name, endpoint or contract version.
-        Conflict: a node of that name is there already.
-    """
-    raise NotImplementedError
+def _require_count(required_approvals: int) -> None:
+    if not 0 <= required_approvals <= 10:
+        message = _("The number of approvals must be from 0 to 10.")
+        raise ValidationFailed(message, errors=[{"field": "required_approvals", "message": message}])
 
 
-def node_authenticate(token: str) -> ServingNode | None:
-    """Return the node that a node token belongs to; None when unknown or retired."""
-    raise NotImplementedError
-
-
-def node_hello(
-    *, node: ServingNode, endpoints: Mapping[str, str], admin_secret: str, inventory: Mapping[str, Any]
-) -> ServingNode:
-    """Take a restarted node's new endpoints, secret and inventory; joining -> ready."""
-    raise NotImplementedError
-
-
-def node_observe(*, node: ServingNode, observed: Observed, now: datetime) -> bool:
-    """Store what a node said, extend its lease, and return whether anything but its age changed."""
-    raise NotImplementedError
-
-
-def node_unreachable(*, node: ServingNode, error: str, now: datetime) -> None:
-    """Note why a node could not be reached; its lease runs out by itself."""
-    raise NotImplementedError
-
-
-def node_cordon(*, node: ServingNode, actor: Actor) -> None:
-    """Keep new deployments off a node (site operators)."""
-    raise NotImplementedError
-
-
-def node_uncordon(*, node: ServingNode, actor: Actor) -> None:
-    """Let new deployments on a node again; brings a drained one back to ready."""
-    raise NotImplementedError
-
-
-def node_drain(*, node: ServingNode, deadline_seconds: int = 30, actor: Actor) -> None:
-    """Let a node finish its requests and take no more: ready -> draining (drained once it says so)."""
-    raise NotImplementedError
-
-
-def node_retire(*, node: ServingNode, actor: Actor) -> None:
-    """Take a node out for good; its token no longer works."""
-    raise NotImplementedError
-
-
-def node_admin_secret(node: ServingNode) -> str:
-    """Return the bearer secret of a node's admin port (workers only)."""
-    raise NotImplementedError
-
-
-def node_generation_raise(node_ids: Iterable[uuid.UUID]) -> None:
-    """Raise the desired generation of nodes in the caller's transaction and hint at it after the commit."""
-    raise NotImplementedError
+def _taken(slug: str) -> Conflict:
+    return Conflict(
+        _("The name “%(slug)s” is taken.") % {"slug": slug},
+        errors=[{"field": "slug", "message": _("This name is taken.")}],
+    )

@@ -10,7 +10,7 @@ from typing import Any
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import F, Q, TextField, Value
+from django.db.models import F, Q, QuerySet, TextField, Value
 from django.db.models.functions import Coalesce, Concat, Right
 from django.utils import timezone
 from django.utils.translation import gettext as _
@@ -296,7 +296,7 @@ def operations_purge(now: datetime) -> int:
     return len(ids)
 
 
-def _mine(operation_id: uuid.UUID, owner: str) -> Any:
+def _mine(operation_id: uuid.UUID, owner: str) -> QuerySet[Operation]:
     return Operation.objects.filter(pk=operation_id, lease_owner=owner, state=OperationState.RUNNING)
 
 
