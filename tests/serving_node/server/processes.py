@@ -127,8 +127,8 @@ class ControlPlane:
     holding: threading.Event = field(default_factory=threading.Event)
     released: threading.Event = field(default_factory=threading.Event)
 
-    def start(self) -> ControlPlane:
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Bound", (_Handler,), {"plane": self}))
+    def start(self, port: int = 0) -> ControlPlane:
+        self._server = ThreadingHTTPServer(("127.0.0.1", port), type("Bound", (_Handler,), {"plane": self}))
         self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05})
         self._thread.start()

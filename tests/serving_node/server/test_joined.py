@@ -18,7 +18,7 @@ from tritonclient.utils import InferenceServerException
 from serving_node.contract.control import Drain
 from serving_node.contract.states import UnitState
 
-from .processes import ControlPlane, NodeProcess, desired, doubling_model, eventually
+from .processes import ControlPlane, NodeProcess, desired, doubling_model, eventually, free_port
 
 pytestmark = pytest.mark.integration
 Launch = Callable[..., NodeProcess]
@@ -166,6 +166,18 @@ def test_node_refused_by_the_control_plane_says_so_and_ends(launch: Launch, plan
     assert node.wait() == 1
     assert "error: the control plane refused to let this node join: 403 the join token has expired" in node.said()
     assert "join-me" not in node.said()
+
+
+def test_node_waits_for_a_control_plane_that_comes_later(launch: Launch, plane: ControlPlane) -> None:
+    port = free_port()
+    node = launch(f"--join=http://127.0.0.1:{port}")
+    eventually(lambda: "membership.waiting" in node.said(), "the node has tried")
+    assert node.answers("/v2/health/live")
+    late = ControlPlane().start(port)
+    try:
+        eventually(lambda: late.joins, "the node joins")
+    finally:
+        late.stop()
 
 
 def test_node_state_folder_is_held_by_one(launch: Launch, plane: ControlPlane) -> None:
