@@ -8,18 +8,29 @@ from datetime import timedelta
 
 from django.utils import timezone
 
+from registry.domain.actors import Actor
+from registry.domain.plans import DeploymentSpec, RouteSpec
 from registry.models import (
+    Fleet,
     Membership,
     ModelVersion,
     Operation,
     Project,
     RegisteredModel,
     Role,
+    ServingNode,
     Upload,
     UploadState,
     User,
 )
+from registry.services.deployments import ChangeOutcome, deployment_change
+from registry.services.fleet import environment_create, fleet_create, join_token_create, node_join
 from registry.services.staging import staging_path
+from serving_node.contract.control import CONTRACT_VERSION
+from tests.workers.checks import onnx_models
+from workers.tasks.operations import work_on
+
+SYSTEM = Actor.system("tests")
 
 
 def make_user(**columns: object) -> User:
@@ -62,4 +73,45 @@ def make_operation(version: ModelVersion) -> Operation:
         subject_type="version",
         subject_id=version.pk,
         actor=version.author,
+    )
+
+
+def make_ready_version(model: RegisteredModel | None = None, width: int = 4) -> ModelVersion:
+    """A version that went through the real checks."""
+    version = make_version(model or make_model(), {"model.onnx": onnx_models.linear(width=width).SerializeToString()})
+    assert work_on(make_operation(version).pk)
+    version.refresh_from_db()
+    return version
+
+
+def make_fleet() -> Fleet:
+    """The fleet of every node, in an environment that needs no approval."""
+    environment = environment_create(
+        slug="development", name="Development", requires_approval=False, required_approvals=0, actor=SYSTEM
+    )
+    return fleet_create(slug="everywhere", name="Everywhere", environment=environment, selector={}, actor=SYSTEM)
+
+
+def make_node(name: str = "n1", *, url: str = "http://127.0.0.1:1") -> ServingNode:
+    """A node that has joined; ``url`` of its admin and metrics port."""
+    _row, token = join_token_create(labels={}, actor=SYSTEM)
+    node, _own = node_join(
+        token=token,
+        name=name,
+        endpoints={"http": url, "grpc": url, "metrics": f"{url}/metrics", "admin": url},
+        admin_secret="admin-secret-of-tests",
+        inventory={},
+        contract_version=CONTRACT_VERSION,
+    )
+    return node
+
+
+def deploy(model: RegisteredModel, fleet: Fleet, **weights: int) -> ChangeOutcome:
+    """Deploy versions by number, ``v1=90, v2=10``; the first is live, the others canaries."""
+    routes = tuple(
+        RouteSpec(version=int(name[1:]), role="canary" if index else "live", weight=weight)
+        for index, (name, weight) in enumerate(weights.items())
+    )
+    return deployment_change(
+        model=model, fleet=fleet, spec=DeploymentSpec(routes=routes), actor=Actor.person(model.owner)
     )

@@ -67,7 +67,7 @@ class NodeWatch:
             started = time.monotonic()
             try:
                 observed = await client.observed(after=after, timeout_seconds=self._pace.poll)
-                await self._threads.run(store_observation, self._node.node_id, observed)
+                await self._threads.run(store_observation, self._node.node_id, observed, timezone.now())
                 after, failures = observed.sequence, 0
             except NodeClientError as error:
                 failures += 1
@@ -97,7 +97,7 @@ class NodeWatch:
     async def _note(self, error: NodeClientError, *, first: bool) -> None:
         self._warn("no answer", error, first=first)
         try:
-            await self._threads.run(store_failure, self._node.node_id, error.message, touch=first)
+            await self._threads.run(store_failure, self._node.node_id, error.message)
         except DatabaseFailure as failure:
             self._warn("failure not stored", failure, first=first)
 

@@ -11,8 +11,9 @@ from django.utils import timezone
 
 from registry import signals, telemetry
 from registry.domain.histograms import EMPTY
-from registry.models import Deployment, ServingNode
-from registry.selectors.fleet import fleets_of, nodes_observable
+from registry.models import ServingNode
+from registry.selectors.deployments import deployments_on
+from registry.selectors.fleet import nodes_observable
 from registry.services.fleet import node_observe, node_unreachable
 from registry.services.samples import NodeSampleRow, SampleRow, samples_write
 from serving_node.contract.control import Observed
@@ -44,25 +45,24 @@ def watched_nodes() -> list[WatchedNode]:
     return watched
 
 
-def store_observation(node_id: uuid.UUID, observed: Observed) -> bool:
-    """Store what a node said; hint at its deployments when it said something new. Return whether it did."""
+def store_observation(node_id: uuid.UUID, observed: Observed, now: datetime) -> bool:
+    """Store what a node said at ``now``; hint at its deployments when that is new. Return whether it is."""
     node = ServingNode.objects.filter(pk=node_id).first()
     if node is None:
         return False
-    changed = node_observe(node=node, observed=observed, now=timezone.now())
+    changed = node_observe(node=node, observed=observed, now=now)
     if changed:
         _touch_deployments(node)
     return changed
 
 
-def store_failure(node_id: uuid.UUID, error: str, *, touch: bool) -> None:
-    """Note that a node did not answer; ``touch`` hints at its deployments (the first time it happens)."""
+def store_failure(node_id: uuid.UUID, error: str) -> None:
+    """Note that a node did not answer; its deployments get worse once its lease has run out."""
     node = ServingNode.objects.filter(pk=node_id).first()
     if node is None:
         return
     node_unreachable(node=node, error=error, now=timezone.now())
-    if touch:
-        _touch_deployments(node)
+    _touch_deployments(node)
 
 
 def store_scrape(
@@ -111,6 +111,5 @@ def _node_sample(bucket: datetime, node_id: uuid.UUID, gauges: Host) -> NodeSamp
 
 
 def _touch_deployments(node: ServingNode) -> None:
-    fleets = [fleet.pk for fleet in fleets_of(node)]
-    for deployment_id in Deployment.objects.filter(fleet__in=fleets).values_list("pk", flat=True):
+    for deployment_id in deployments_on(node).values_list("pk", flat=True):
         signals.send_deployment_touched(deployment_id)

@@ -9,6 +9,8 @@ from django.utils import timezone
 from registry.services.deployments import rollout_progress
 from workers.locks import advisory_lock
 
+_MAX_PASSES = 8
+
 
 def reconcile_deployment(deployment_id: uuid.UUID) -> tuple[uuid.UUID, ...]:
     """Move the deployment's rollout, status and operation as the facts say; return the nodes that need a push.
@@ -18,5 +20,12 @@ def reconcile_deployment(deployment_id: uuid.UUID) -> tuple[uuid.UUID, ...]:
     Raises:
         Contended: another pass over this deployment has not ended within two seconds.
     """
+    push: set[uuid.UUID] = set()
     with advisory_lock("deployment", deployment_id):
-        return rollout_progress(deployment_id=deployment_id, now=timezone.now()).push
+        # Each pass makes at most one move, on fresh facts; the next one may follow at once.
+        for _pass in range(_MAX_PASSES):
+            progress = rollout_progress(deployment_id=deployment_id, now=timezone.now())
+            push.update(progress.push)
+            if not progress.changed:
+                break
+    return tuple(sorted(push))

@@ -7,11 +7,12 @@ import uuid
 from enum import StrEnum
 from functools import partial
 
-from django.db import transaction
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
+from registry import signals
 from registry.models import NodeState, ServingNode
+from registry.selectors.deployments import deployments_on
 from registry.selectors.desired import desired_state
 from registry.services.fleet import node_observe, node_unreachable
 from serving_node.contract.control import Desired, Observed
@@ -41,15 +42,17 @@ def reconcile_node(node_id: uuid.UUID, *, connect: Connect = connect) -> NodeOut
         Contended: another pass over this node has not ended within two seconds (it may have read older facts).
     """
     with advisory_lock("node", node_id):
-        node = ServingNode.objects.filter(pk=node_id).exclude(state=NodeState.RETIRED).first()
+        node = ServingNode.objects.filter(pk=node_id).first()
         if node is None or not node.endpoints:
             return NodeOutcome.GONE
         try:
             observed = _push(node, connect)
         except NodeClientError as error:
             return _note_failure(node, error)
-        with transaction.atomic():
-            node_observe(node=node, observed=observed, now=timezone.now())
+        # A retired node is told once that nothing is wanted of it; what it says no longer counts.
+        if node.state != NodeState.RETIRED and node_observe(node=node, observed=observed, now=timezone.now()):
+            for deployment_id in deployments_on(node).values_list("pk", flat=True):
+                signals.send_deployment_touched(deployment_id)
         return NodeOutcome.PUSHED
 
 
