@@ -18,9 +18,16 @@ import uvicorn
 from django.db import connections
 
 from registry.domain.actors import Actor
-from registry.models import ApiToken, Membership, ModelVersion, Project, Role, ServingNode, SiteRole, User
-from registry.services import accounts, fleet, models, versions
+from registry.models import ApiToken, Fleet, Membership, ModelVersion, Project, Role, ServingNode, SiteRole, User
+from registry.services import accounts, fleet, models, uploads, versions
+from serving_node.contract.control import FileRef
+from serving_node.contract.digests import manifest_digest
+from serving_node.contract.signature import ModelSignature, TensorSignature
 
+SIGNATURE = ModelSignature(
+    inputs=(TensorSignature("x", "FP32", (-1, 4)),),
+    outputs=(TensorSignature("y", "FP32", (-1, 2)),),
+)
 PASSWORD = "correct horse battery"
 NODE_ENDPOINTS = {
     "http": "http://127.0.0.1:24990",
@@ -60,6 +67,49 @@ class Cast:
         """Return a fresh version of Bob's, in state uploading."""
         model, _created = models.model_get_or_create(project=self.project, slug=slug, actor=self.actor("bob"))
         return versions.version_create(model=model, actor=self.actor("bob"))
+
+    def store_file(self, version: ModelVersion, path: str, content: bytes) -> None:
+        """Give a version a file as a finished upload would."""
+        upload = uploads.upload_create(version=version, path=path, length=len(content), actor=self.actor("bob"))
+        staged = uploads.staging_path(upload.pk)
+        staged.parent.mkdir(parents=True, exist_ok=True)
+        staged.write_bytes(content)
+        uploads.upload_advance(upload_id=upload.pk, from_offset=0, to_offset=len(content))
+        uploads.upload_received(upload_id=upload.pk)
+        uploads.upload_store(upload_id=upload.pk)
+
+    def ready_version(self, slug: str = "finch", content: bytes = b"weights") -> ModelVersion:
+        """Return a version of Bob's that passed its checks; the model has its first config then."""
+        version = self.version(slug)
+        self.store_file(version, "model.onnx", content)
+        versions.version_submit(version=version, actor=self.actor("bob"))
+        files = [FileRef(file.path, file.blob.sha256, file.blob.size) for file in version.files.all()]
+        versions.version_accept(
+            version=version,
+            signature=SIGNATURE,
+            format="onnx",
+            manifest_digest=manifest_digest(files),
+            size=len(content),
+        )
+        version.refresh_from_db()
+        return version
+
+    def environment(self, slug: str, *, approvals: int) -> Fleet:
+        """Return a new environment's fleet of the same name."""
+        environment = fleet.environment_create(
+            slug=slug,
+            name=slug,
+            requires_approval=approvals > 0,
+            required_approvals=approvals,
+            actor=self.actor("alice"),
+        )
+        return fleet.fleet_create(
+            slug=slug,
+            name=slug,
+            environment=environment,
+            selector={"environment": slug},
+            actor=self.actor("alice"),
+        )
 
 
 def make_cast() -> Cast:

@@ -3,27 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from registry.models import AuditEvent, Upload, VersionState
-from registry.services import uploads
+from registry.models import AuditEvent, VersionState
 from tests.console.conftest import Cast
 
 MODELS = "/api/v1/projects/wren/models/"
-
-
-def store_file(cast: Cast, version: Any, path: str, content: bytes) -> None:
-    """Give a version a file as a finished upload would."""
-    upload = uploads.upload_create(version=version, path=path, length=len(content), actor=cast.actor("bob"))
-    staged: Path = uploads.staging_path(upload.pk)
-    staged.parent.mkdir(parents=True, exist_ok=True)
-    staged.write_bytes(content)
-    Upload.objects.filter(pk=upload.pk).update(offset=len(content))
-    uploads.upload_received(upload_id=upload.pk)
-    uploads.upload_store(upload_id=upload.pk)
 
 
 def test_model_is_created_once_and_the_audit_names_the_request(cast: Cast, api: Callable[..., Any]) -> None:
@@ -80,7 +67,7 @@ def test_version_goes_from_empty_to_checks(cast: Cast, api: Callable[..., Any]) 
     address = f"{MODELS}finch/versions/{version.pk}/"
     assert bob.get(address).json()["state"] == "uploading"
     assert bob.post(f"{address}submit").status_code == 400
-    store_file(cast, version, "model.onnx", b"not really onnx")
+    cast.store_file(version, "model.onnx", b"not really onnx")
     files = bob.get(f"{address}files/").json()["results"]
     assert [(row["path"], row["size"]) for row in files] == [("model.onnx", 15)]
     answer = bob.post(f"{address}submit")
@@ -105,7 +92,7 @@ def test_version_of_another_model_is_not_found_under_this_one(cast: Cast, api: C
 
 def test_known_content_can_be_attached_by_those_who_may_read_it(cast: Cast, api: Callable[..., Any]) -> None:
     first, second = cast.version("finch"), cast.version("finch")
-    store_file(cast, first, "model.onnx", b"shared weights")
+    cast.store_file(first, "model.onnx", b"shared weights")
     sha256 = first.files.get().blob.sha256
     body = {"path": "model.onnx", "sha256": sha256}
     bob = api("bob")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.utils.translation import gettext as _
 from rest_framework import serializers
 
 from registry.models import ApprovalRequest, Deployment, Review, ReviewDecision, Rollout, Route
@@ -121,9 +122,15 @@ class DeploymentStatusSerializer(serializers.Serializer[Any]):
 
 
 class PlanWrite(serializers.Serializer[Any]):
-    """A wanted spec of an existing deployment: see registry.domain.plans.DeploymentSpec."""
+    """A wanted spec: see registry.domain.plans.DeploymentSpec. An empty list of routes takes everything off."""
 
     spec = serializers.DictField()
+
+    def validate_spec(self, spec: dict[str, Any]) -> dict[str, Any]:
+        """Refuse a spec that forgets its routes: it would take everything off."""
+        if "routes" not in spec:
+            raise serializers.ValidationError(_("Name the routes."))
+        return spec
 
 
 class ChangeWrite(PlanWrite):
