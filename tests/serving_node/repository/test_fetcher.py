@@ -192,3 +192,17 @@ def test_fetch_of_a_shared_file_by_two_units_downloads_it_once(
         thread.join(20)
     assert store.verify(digest)
     assert len(blob_server.requests) == 1
+
+
+def test_fetch_full_disk_is_said_and_leaves_nothing(
+    fetcher: BlobFetcher, store: BlobStore, blob_server: BlobServer
+) -> None:
+    digest = blob_server.add(CONTENT)
+    store.partial_path(digest).symlink_to("/dev/full")
+    with pytest.raises(FetchError, match="the disk is full") as caught:
+        fetch(fetcher, digest)
+    assert (caught.value.code, caught.value.transient) == ("disk_full", True)
+    assert not store.partial_path(digest).is_symlink()
+    assert len(blob_server.requests) == 1, "a full disk does not empty within a second"
+    fetch(fetcher, digest)
+    assert store.has(digest)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import signal
+import ssl
+import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -194,3 +196,18 @@ def test_admin_port_needs_the_secret(launch: Launch, plane: ControlPlane) -> Non
     eventually(lambda: plane.joins, "the node joins")
     answer = httpx2.get(f"http://127.0.0.1:{node.admin}/v1/observed", verify=False, trust_env=False)
     assert answer.status_code == 401
+
+
+def test_admin_port_speaks_tls_when_it_is_not_loopback(launch: Launch, plane: ControlPlane, tmp_path: Path) -> None:
+    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    names = ["-subj", "/CN=n1", "-addext", "subjectAltName=IP:127.0.0.1,DNS:n1"]
+    subprocess.run([*command, "-keyout", key, "-out", certificate, *names], check=True, capture_output=True)
+    flags = [f"--admin-tls-cert={certificate}", f"--admin-tls-key={key}", "--advertise-host=n1"]
+    node = launch("--admin-address=0.0.0.0", *flags)
+    eventually(lambda: plane.joins, "the node joins")
+    assert plane.joins[0]["endpoints"]["admin"] == f"https://n1:{node.admin}"
+    headers = {"Authorization": f"Bearer {plane.joins[0]['admin_secret']}"}
+    trusted = ssl.create_default_context(cafile=certificate)
+    url = f"https://127.0.0.1:{node.admin}/v1/healthz"
+    assert httpx2.get(url, headers=headers, verify=trusted, trust_env=False).json() == {"live": True, "ready": True}
