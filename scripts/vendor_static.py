@@ -47,7 +47,7 @@ git-commit-horizontal git-compare grip hard-drive history house inbox info key-r
 link list loader-circle lock log-out memory-stick menu microchip monitor moon network octagon-alert package
 package-check package-plus pause pencil play plus power radio refresh-cw rocket route rotate-ccw scale
 scroll-text search send server server-off settings shield shield-check ship sliders-horizontal sun terminal trash-2
-triangle-alert undo-2 upload user user-plus users x zap
+triangle-alert undo-2 upload user user-minus user-plus users x zap
 """.split()
 
 

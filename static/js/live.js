@@ -18,7 +18,7 @@ function show(state) {
   const dot = document.getElementById("live-state");
   if (!dot) return;
   dot.dataset.state = state;
-  dot.textContent = dot.dataset[state] ?? "";
+  dot.textContent = (state === "live" ? dot.dataset.wordLive : dot.dataset.wordRetry) ?? "";
 }
 
 function deliver({ kind, data }) {
@@ -106,9 +106,24 @@ function lead() {
   reconnectSoon();
 }
 
+let started = false;
+
+// Follow one more topic from now on: what this page has just made.
+export function follow(topic) {
+  const topics = new Set(topicsOfPage());
+  if (topics.has(topic)) return;
+  document.body.dataset.topics = [...topics, topic].join(",");
+  if (!started) return startLive();
+  if (leading) {
+    wanted.set(me, topicsOfPage());
+    reconnectSoon();
+  } else channel?.postMessage({ from: me, topics: topicsOfPage() });
+}
+
 export function startLive() {
   const topics = topicsOfPage();
-  if (!topics.length || !("EventSource" in window)) return;
+  if (started || !topics.length || !("EventSource" in window)) return;
+  started = true;
   channel?.addEventListener("message", ({ data }) => {
     if (data.event) deliver(data.event);
     else if (data.who) channel.postMessage({ from: me, topics: topicsOfPage() });
@@ -126,6 +141,7 @@ export function startLive() {
     channel?.postMessage({ from: me, bye: true });
   });
   if (channel && navigator.locks) {
+    // Held for the life of the page; the browser gives it to the next tab when this one goes.
     navigator.locks.request("flotilla-live", () => new Promise(() => lead()));
     channel.postMessage({ from: me, topics });
   } else lead();

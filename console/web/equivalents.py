@@ -1,0 +1,88 @@
+"""The same act from a terminal: what a form does, as ``curl`` and ``flotilla`` commands."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from typing import Any
+
+from django.conf import settings
+
+
+def curl(method: str, path: str, body: Any = None) -> str:
+    """Return a curl command for the REST API. The token is taken from the variable FLOTILLA_TOKEN."""
+    parts = ["curl -sS"]
+    if method != "GET":
+        parts[0] += f" -X {method}"
+    parts.append('-H "Authorization: Bearer $FLOTILLA_TOKEN"')
+    if body is not None:
+        parts.append('-H "Content-Type: application/json"')
+        parts.append("-d " + shlex.quote(json.dumps(body, ensure_ascii=False)))
+    parts.append(f"{settings.PUBLIC_URL}/api/v1/{path}")
+    return " \\\n  ".join(parts)
+
+
+def push(project: str, model: str, file: str = "model.onnx") -> str:
+    """Return the command that uploads a version and waits for its checks."""
+    return "\n".join(
+        [
+            f"export FLOTILLA_URL={settings.PUBLIC_URL} FLOTILLA_TOKEN=flo_…",
+            f"flotilla push {shlex.quote(file)} --project {project} --model {model}",
+        ]
+    )
+
+
+def upload(project: str, model: str, file: str = "model.onnx") -> str:
+    """Return the upload as curl: a version, one tus upload for each file, and the submission."""
+    root = f"{settings.PUBLIC_URL}/api/v1"
+    header = '-H "Authorization: Bearer $FLOTILLA_TOKEN"'
+    return "\n".join(
+        [
+            f"FILE={shlex.quote(file)}; SIZE=$(stat -c %s $FILE)",
+            f"VERSION=$(curl -sS -X POST {header} -H 'Content-Type: application/json' -d '{{}}' \\",
+            f"  {root}/projects/{project}/models/{model}/versions/ | "
+            "python3 -c 'import json,sys; print(json.load(sys.stdin)[\"id\"])')",
+            'META="version $(printf %s $VERSION | base64 -w0),path $(printf %s $FILE | base64 -w0)"',
+            f"WHERE=$(curl -sS -X POST {header} -H 'Tus-Resumable: 1.0.0' \\",
+            '  -H "Upload-Length: $SIZE" -H "Upload-Metadata: $META" \\',
+            f"  -D - -o /dev/null {root}/uploads/ | sed -n 's/^[Ll]ocation: //p' | tr -d '\\r')",
+            f"curl -sS -X PATCH {header} -H 'Tus-Resumable: 1.0.0' -H 'Upload-Offset: 0' \\",
+            "  -H 'Content-Type: application/offset+octet-stream' --data-binary @$FILE $WHERE",
+            f"curl -sS -X POST {header} {root}/projects/{project}/models/{model}/versions/$VERSION/submit",
+        ]
+    )
+
+
+def infer_curl(name: str, body: dict[str, Any]) -> str:
+    """Return an inference request to a node as curl; long tensors are cut."""
+    text = json.dumps(_cut(body), ensure_ascii=False)
+    return f"curl -sS http://NODE:8000/v2/models/{name}/infer \\\n  -d {shlex.quote(text)}"
+
+
+def infer_python(name: str, body: dict[str, Any]) -> str:
+    """Return an inference request with Triton's stock Python client."""
+    lines = [
+        "import numpy as np",
+        "import tritonclient.http as triton",
+        "from tritonclient.utils import triton_to_np_dtype",
+        "",
+        'client = triton.InferenceServerClient("NODE:8000")',
+        "inputs = []",
+    ]
+    for tensor in body.get("inputs", []):
+        lines += [
+            f"tensor = triton.InferInput({tensor['name']!r}, {tensor['shape']!r}, {tensor['datatype']!r})",
+            f"data = np.zeros({tuple(tensor['shape'])!r}, dtype=triton_to_np_dtype({tensor['datatype']!r}))",
+            "tensor.set_data_from_numpy(data)",
+            "inputs.append(tensor)",
+        ]
+    lines.append(f"print(client.infer({name!r}, inputs).get_response())")
+    return "\n".join(lines)
+
+
+def _cut(body: dict[str, Any], most: int = 32) -> dict[str, Any]:
+    inputs = []
+    for tensor in body.get("inputs", []):
+        data = tensor.get("data", [])
+        inputs.append({**tensor, "data": [*data[:most], "…"] if len(data) > most else data})
+    return {**body, "inputs": inputs}

@@ -1,0 +1,94 @@
+"""The form that puts a version on a fleet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from django import forms
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from console.web.forms.styling import StyledForm
+from registry.models import ConfigRevision, Fleet, ModelVersion
+
+
+class DeployForm(StyledForm):
+    """Version, config, fleet and how the traffic gets there."""
+
+    version = forms.TypedChoiceField(coerce=int, label=gettext_lazy("Version"))
+    config = forms.TypedChoiceField(coerce=int, label=gettext_lazy("Config"))
+    fleet = forms.ChoiceField(label=gettext_lazy("Fleet"))
+    strategy = forms.ChoiceField(
+        label=gettext_lazy("Traffic"),
+        widget=forms.RadioSelect(attrs={"class": "radio radio-sm"}),
+        choices=[
+            ("replace", gettext_lazy("All traffic goes to this version")),
+            ("canary", gettext_lazy("A canary beside what is live")),
+        ],
+        initial="replace",
+    )
+    weight = forms.IntegerField(
+        required=False,
+        min_value=0,
+        max_value=100,
+        initial=10,
+        label=gettext_lazy("Canary share"),
+        help_text=gettext_lazy("Percent of the requests. It can be moved later without a new approval."),
+    )
+    sticky = forms.CharField(
+        required=False,
+        max_length=100,
+        label=gettext_lazy("Sticky key"),
+        help_text=gettext_lazy("Header or parameter whose value keeps a caller on one version, for example x-user-id."),
+    )
+    comment = forms.CharField(
+        required=False,
+        max_length=500,
+        widget=forms.Textarea(attrs={"rows": 2}),
+        label=gettext_lazy("Why"),
+        help_text=gettext_lazy("Reviewers and the audit trail show it."),
+    )
+    test_ids = {
+        "version": "deploy-version",
+        "config": "deploy-config",
+        "fleet": "deploy-fleet",
+        "weight": "deploy-weight",
+        "comment": "deploy-comment",
+    }
+
+    def __init__(
+        self,
+        data: Any = None,
+        *,
+        versions: Sequence[ModelVersion],
+        configs: Sequence[ConfigRevision],
+        fleets: Sequence[Fleet],
+        initial: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__(data, initial=initial)
+        self.versions = versions
+        choices: dict[str, list[tuple[Any, str]]] = {
+            "version": [(one.number, f"v{one.number} · {one.format or _('unknown format')}") for one in versions],
+            "config": [(0, _("Newest (config %(number)d)") % {"number": configs[0].number} if configs else _("Newest"))]
+            + [
+                (
+                    one.number,
+                    _("Config %(number)d") % {"number": one.number} + (f" · {one.comment}" if one.comment else ""),
+                )
+                for one in configs
+            ],
+            "fleet": [(one.slug, f"{one.name} · {self._protection(one)}") for one in fleets],
+        }
+        for name, values in choices.items():
+            self.fields[name].choices = values  # type: ignore[attr-defined]
+
+    @staticmethod
+    def _protection(fleet: Fleet) -> str:
+        return _("needs approval") if fleet.environment.requires_approval else _("no approval needed")
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or {}
+        if cleaned.get("strategy") == "canary" and cleaned.get("weight") is None and "weight" not in self.errors:
+            self.add_error("weight", _("Say how many percent the canary gets."))
+        return cleaned

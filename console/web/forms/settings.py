@@ -1,0 +1,170 @@
+"""Forms of the settings pages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any
+
+from django import forms
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from console.web.forms.styling import StyledForm
+from registry.models import Project, User
+from registry.models.accounts import Role, SiteRole
+
+
+class MemberForm(StyledForm):
+    """An existing account that gets a role in the project."""
+
+    user = forms.ModelChoiceField(User.objects.none(), label=gettext_lazy("Account"), to_field_name="username")
+    role = forms.ChoiceField(choices=Role.choices, initial=Role.PUBLISHER, label=gettext_lazy("Role"))
+    test_ids = {"user": "member-user", "role": "member-role"}
+
+    def __init__(self, *args: Any, users: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["user"].queryset = users  # type: ignore[attr-defined]
+
+
+class NewMemberForm(StyledForm):
+    """A new account with a role in the project."""
+
+    username = forms.CharField(
+        max_length=150, label=gettext_lazy("User name"), widget=forms.TextInput(attrs={"autocomplete": "off"})
+    )
+    password = forms.CharField(
+        required=False,
+        strip=False,
+        label=gettext_lazy("First password"),
+        help_text=gettext_lazy("At least 12 characters. They can change it under their name."),
+        widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}, render_value=True),
+    )
+    role = forms.ChoiceField(choices=Role.choices, initial=Role.PUBLISHER, label=gettext_lazy("Role"))
+    site_role = forms.ChoiceField(
+        choices=SiteRole.choices,
+        initial=SiteRole.NONE,
+        label=gettext_lazy("Site role"),
+        help_text=gettext_lazy("Rights on environments, fleets and nodes, outside projects."),
+    )
+    is_service = forms.BooleanField(
+        required=False,
+        label=gettext_lazy("Service account"),
+        help_text=gettext_lazy("For machines: it works with API tokens, cannot sign in and never approves."),
+    )
+    test_ids = {
+        "username": "member-username",
+        "password": "member-password",
+        "role": "member-new-role",
+        "site_role": "member-site-role",
+    }
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or {}
+        if not cleaned.get("is_service") and not cleaned.get("password") and "password" not in self.errors:
+            self.add_error("password", _("A person needs a first password."))
+        return cleaned
+
+
+class TokenForm(StyledForm):
+    """A new API token."""
+
+    LIFETIMES = (
+        ("30", gettext_lazy("30 days")),
+        ("90", gettext_lazy("90 days")),
+        ("365", gettext_lazy("1 year")),
+        ("", gettext_lazy("Never")),
+    )
+
+    name = forms.CharField(
+        max_length=200,
+        label=gettext_lazy("Name"),
+        help_text=gettext_lazy("What it is for, for example CI of sentiment."),
+    )
+    scope = forms.ChoiceField(
+        choices=[
+            ("read", gettext_lazy("Read")),
+            ("write", gettext_lazy("Read and write")),
+            ("admin", gettext_lazy("Everything you may do")),
+        ],
+        initial="write",
+        label=gettext_lazy("Scope"),
+    )
+    project = forms.ModelChoiceField(
+        Project.objects.none(),
+        required=False,
+        to_field_name="slug",
+        label=gettext_lazy("Only in project"),
+        empty_label=gettext_lazy("All your projects"),
+    )
+    lifetime = forms.ChoiceField(choices=LIFETIMES, required=False, initial="90", label=gettext_lazy("Ends after"))
+    test_ids = {"name": "token-name", "scope": "token-scope", "project": "token-project", "lifetime": "token-lifetime"}
+
+    def __init__(self, *args: Any, projects: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["project"].queryset = projects  # type: ignore[attr-defined]
+
+    def arguments(self) -> dict[str, Any]:
+        """Return what the service takes."""
+        days = self.cleaned_data["lifetime"]
+        return {
+            "name": self.cleaned_data["name"],
+            "scopes": [self.cleaned_data["scope"]],
+            "project": self.cleaned_data["project"],
+            "expires_at": timezone.now() + timedelta(days=int(days)) if days else None,
+        }
+
+
+class EnvironmentForm(StyledForm):
+    """What is deployed here needs how many approvals."""
+
+    requires_approval = forms.BooleanField(required=False, label=gettext_lazy("Changes need approval"))
+    required_approvals = forms.IntegerField(min_value=1, max_value=6, initial=1, label=gettext_lazy("Approvals needed"))
+    test_ids = {"requires_approval": "environment-requires", "required_approvals": "environment-required"}
+
+
+class NewEnvironmentForm(EnvironmentForm):
+    """A new environment with its fleet."""
+
+    slug = forms.SlugField(max_length=63, label=gettext_lazy("Short name"))
+    name = forms.CharField(max_length=100, label=gettext_lazy("Name"))
+    field_order = ("slug", "name")
+
+
+class ProjectForm(StyledForm):
+    """A new project."""
+
+    slug = forms.SlugField(
+        max_length=63,
+        label=gettext_lazy("Short name"),
+        help_text=gettext_lazy("Part of addresses; it does not change."),
+    )
+    name = forms.CharField(max_length=200, label=gettext_lazy("Name"))
+    test_ids = {"slug": "project-slug", "name": "project-name"}
+
+
+class JoinForm(StyledForm):
+    """Labels that a joining node gets."""
+
+    labels = forms.CharField(
+        required=False,
+        max_length=500,
+        label=gettext_lazy("Labels"),
+        help_text=gettext_lazy("As key=value, separated by commas. Fleets choose nodes by them."),
+        widget=forms.TextInput(attrs={"spellcheck": "false", "class": "input mono"}),
+    )
+    test_ids = {"labels": "join-labels"}
+
+    def clean_labels(self) -> dict[str, str]:
+        labels = {}
+        for part in _words(self.cleaned_data["labels"]):
+            key, equals, value = part.partition("=")
+            if not equals or not key.strip() or not value.strip():
+                raise forms.ValidationError(_("“%(part)s” is not key=value.") % {"part": part})
+            labels[key.strip()] = value.strip()
+        return labels
+
+
+def _words(text: str) -> Iterable[str]:
+    return (part.strip() for part in text.split(",") if part.strip())

@@ -1,0 +1,118 @@
+"""The live parts of pages. Imported when the app is ready; the stream's hub renders them on every event.
+
+A fragment shows facts only, never a form: what may be done depends on the viewer and stays outside.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from django.template.loader import render_to_string
+from django.utils import timezone
+
+from console.live.fragments import register
+from registry.models import ApprovalRequest, Deployment, ModelVersion, Operation, RegisteredModel, ServingNode
+from registry.selectors import deployments, fleet, models, versions
+
+
+def version_context(version: ModelVersion) -> dict[str, Any]:
+    """Return what the live part of a version shows."""
+    detail = versions.version_detail(version)
+    return {"detail": detail, "version": detail.version}
+
+
+def version_live(topic_id: str, _scope: str) -> str:
+    """State, uploads, checks and signature of a version."""
+    version = ModelVersion.objects.select_related("model__project", "author").filter(pk=topic_id).first()
+    return render_to_string("web/fragments/version_live.html", version_context(version)) if version else ""
+
+
+def version_row(topic_id: str, _scope: str) -> str:
+    """The version's line in its model's list."""
+    version = ModelVersion.objects.select_related("model__project").filter(pk=topic_id).first()
+    if version is None:
+        return ""
+    row = next((row for row in versions.version_rows(version.model) if row.version.pk == version.pk), None)
+    context = {"row": row, "project": version.model.project, "model": version.model}
+    return render_to_string("web/fragments/version_row.html", context) if row else ""
+
+
+def deployment_context(deployment: Deployment) -> dict[str, Any]:
+    """Return what the live part of a deployment shows."""
+    status = deployments.deployment_status(deployment, timezone.now())
+    traffic = [route for route in status.routes if route.role in {"live", "canary"}]
+    return {
+        "status": status,
+        "deployment": deployment,
+        "split": [(f"v{route.version.number}", float(route.weight)) for route in traffic],
+    }
+
+
+def _deployment(topic_id: str) -> Deployment | None:
+    rows = Deployment.objects.select_related("model", "project", "fleet__environment")
+    return rows.filter(pk=topic_id).first()
+
+
+def deployment_live(topic_id: str, _scope: str) -> str:
+    """Badges, the sentence why not, traffic, and every unit on every node."""
+    deployment = _deployment(topic_id)
+    if deployment is None:
+        return ""
+    return render_to_string("web/fragments/deployment_live.html", deployment_context(deployment))
+
+
+def deployment_row(topic_id: str, _scope: str) -> str:
+    """The deployment's line in lists."""
+    deployment = _deployment(topic_id)
+    if deployment is None:
+        return ""
+    return render_to_string("web/fragments/deployment_row.html", deployment_context(deployment))
+
+
+def model_badges(topic_id: str, _scope: str) -> str:
+    """Worst health and sync of a model's deployments."""
+    model = RegisteredModel.objects.select_related("project").filter(pk=topic_id).first()
+    if model is None:
+        return ""
+    return render_to_string("web/fragments/model_badges.html", {"overview": models.model_overview(model)})
+
+
+def operation_live(topic_id: str, _scope: str) -> str:
+    """State, progress, log and outcome of an operation."""
+    operation = Operation.objects.select_related("actor", "project").filter(pk=topic_id).first()
+    return render_to_string("web/fragments/operation_live.html", {"operation": operation}) if operation else ""
+
+
+def approval_live(topic_id: str, _scope: str) -> str:
+    """State of a request and the decisions so far."""
+    rows = ApprovalRequest.objects.select_related("environment", "deployment__fleet").prefetch_related(
+        "reviews__reviewer"
+    )
+    approval = rows.filter(pk=topic_id).first()
+    return render_to_string("web/fragments/approval_live.html", {"approval": approval}) if approval else ""
+
+
+def fleet_table(_topic_id: str, _scope: str) -> str:
+    """All nodes."""
+    return render_to_string("web/fragments/fleet_table.html", {"rows": fleet.node_rows()})
+
+
+def node_live(topic_id: str, _scope: str) -> str:
+    """State of a node, without the units: which of them a viewer may see depends on membership."""
+    try:
+        node = ServingNode.objects.get(pk=uuid.UUID(topic_id))
+    except (ServingNode.DoesNotExist, ValueError):
+        return ""
+    return render_to_string("web/fragments/node_live.html", {"row": fleet.node_row(node)})
+
+
+register("version", "version-live", version_live)
+register("version", "version-row", version_row)
+register("deployment", "deployment-live", deployment_live)
+register("deployment", "deployment-row", deployment_row)
+register("model", "model-badges", model_badges)
+register("operation", "operation-live", operation_live)
+register("approval", "approval-live", approval_live)
+register("fleet", "fleet-table", fleet_table)
+register("node", "node-live", node_live)

@@ -1,0 +1,91 @@
+"""Addresses of the pages."""
+
+from __future__ import annotations
+
+from django.contrib.auth.views import LogoutView
+from django.urls import URLPattern, URLResolver, path
+
+from console.web.views import (
+    approvals,
+    audit,
+    configs,
+    deploy,
+    deployments,
+    fleet,
+    home,
+    models,
+    operations,
+    session,
+    settings,
+    try_it,
+    upload,
+    versions,
+)
+
+app_name = "web"
+
+_MODEL = "p/<slug:project>/models/<slug:model>/"
+_DEPLOYMENT = "p/<slug:project>/deployments/<uuid:deployment_id>/"
+
+urlpatterns: list[URLPattern | URLResolver] = [
+    path("", home.home, name="home"),
+    path("jump/", home.jump, name="jump"),
+    path("login/", session.SignIn.as_view(), name="login"),
+    path("logout/", LogoutView.as_view(), name="logout"),
+    # Models
+    path("p/<slug:project>/models/", models.model_list, name="models"),
+    path("p/<slug:project>/models/new/", models.model_new, name="model-new"),
+    path(_MODEL, models.overview, name="model"),
+    path(_MODEL + "versions/", models.versions, name="model-versions"),
+    path(_MODEL + "configs/", models.configs, name="model-configs"),
+    path(_MODEL + "deployments/", models.deployments, name="model-deployments"),
+    path(_MODEL + "metrics/", models.metrics, name="model-metrics"),
+    path(_MODEL + "try/", try_it.model_try, name="model-try"),
+    path(_MODEL + "activity/", models.activity, name="model-activity"),
+    # Upload and versions
+    path("p/<slug:project>/upload/", upload.upload, name="upload"),
+    path("p/<slug:project>/upload/start/", upload.start, name="upload-start"),
+    path("p/<slug:project>/upload/<uuid:version_id>/submit/", upload.submit, name="upload-submit"),
+    path("p/<slug:project>/upload/<uuid:version_id>/progress/", upload.progress, name="upload-progress"),
+    path(_MODEL + "versions/<int:number>/", versions.version, name="version"),
+    path(_MODEL + "versions/<uuid:version_id>/", versions.version, name="version-by-id"),
+    path(_MODEL + "versions/<uuid:version_id>/act/", versions.act, name="version-act"),
+    # Configs
+    path(_MODEL + "configs/new/", configs.new, name="config-new"),
+    path(_MODEL + "configs/check/", configs.check, name="config-check"),
+    path(_MODEL + "configs/<int:number>/", configs.config, name="config"),
+    # Deployments
+    path(_MODEL + "deploy/", deploy.deploy, name="deploy"),
+    path(_MODEL + "deploy/plan/", deploy.plan, name="deploy-plan"),
+    path("p/<slug:project>/deployments/", deployments.deployment_list, name="deployments"),
+    path(_DEPLOYMENT, deployments.deployment, name="deployment"),
+    path(_DEPLOYMENT + "traffic/plan/", deployments.traffic_plan, name="traffic-plan"),
+    path(_DEPLOYMENT + "traffic/", deployments.traffic, name="traffic"),
+    path(_DEPLOYMENT + "rollback/", deployments.rollback, name="rollback"),
+    path(_DEPLOYMENT + "try/", try_it.run, name="try-run"),
+    path("try/<uuid:operation_id>/", try_it.result, name="try-result"),
+    # Approvals
+    path("approvals/", approvals.inbox, name="approvals"),
+    path("approvals/<uuid:approval_id>/", approvals.approval, name="approval"),
+    path("approvals/<uuid:approval_id>/review/", approvals.review, name="approval-review"),
+    path("approvals/<uuid:approval_id>/withdraw/", approvals.withdraw, name="approval-withdraw"),
+    # Fleet
+    path("fleet/", fleet.fleet, name="fleet"),
+    path("fleet/join/", fleet.join, name="fleet-join"),
+    path("fleet/nodes/<uuid:node_id>/", fleet.node, name="node"),
+    path("fleet/nodes/<uuid:node_id>/act/", fleet.node_act, name="node-act"),
+    # Settings
+    path("settings/members/", settings.members, name="members"),
+    path("settings/members/remove/", settings.member_remove, name="member-remove"),
+    path("settings/tokens/", settings.tokens, name="tokens"),
+    path("settings/tokens/<uuid:token_id>/revoke/", settings.token_revoke, name="token-revoke"),
+    path("settings/environments/", settings.environments, name="environments"),
+    path("settings/environments/<slug:slug>/", settings.environment, name="environment"),
+    path("settings/projects/", settings.projects, name="projects"),
+    path("settings/password/", session.password, name="password"),
+    # History
+    path("audit/", audit.audit, name="audit"),
+    path("operations/", operations.operation_list, name="operations"),
+    path("operations/<uuid:operation_id>/", operations.operation, name="operation"),
+    path("operations/<uuid:operation_id>/cancel/", operations.cancel, name="operation-cancel"),
+]

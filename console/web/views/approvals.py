@@ -1,0 +1,127 @@
+"""Approvals: the inbox, the review in one scroll, and the decision."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_GET, require_POST
+
+from console.web import equivalents
+from console.web.forms.approvals import ReviewForm
+from console.web.page import actor_of, add_errors, page, permissions, render_page
+from registry.errors import RegistryError
+from registry.models import ConfigRevision
+from registry.models.deployments import ApprovalState
+from registry.selectors import approvals as selectors
+from registry.services import approvals as services
+from registry.services import configs as config_services
+
+SHOWN = 100
+
+
+@require_GET
+@page
+def inbox(request: HttpRequest) -> HttpResponse:
+    """What waits for the viewer, and every request of the viewer's projects by state in the address."""
+    actor = actor_of(request)
+    state = request.GET.get("state", "")
+    rows = selectors.approvals_visible_to(actor)
+    if state in ApprovalState.values:
+        rows = rows.filter(state=state)
+    context = {
+        "waiting": list(selectors.inbox(actor)[:SHOWN]),
+        "rows": list(rows[:SHOWN]),
+        "state": state,
+        "states": ApprovalState.choices,
+    }
+    return render_page(request, "web/approvals/inbox.html", context, current="approvals")
+
+
+def _page(request: HttpRequest, approval_id: uuid.UUID, form: ReviewForm, status: int = 200) -> HttpResponse:
+    actor = actor_of(request)
+    one = selectors.approval_get(actor, approval_id)
+    detail = selectors.approval_detail(actor, one)
+    body = {"decision": "approve", "comment": "", "plan_digest": one.plan_digest}
+    context = {
+        "approval": one,
+        "detail": detail,
+        "project": one.project,
+        "form": form,
+        "config_changes": _config_changes(detail),
+        "routes_before": _routes(detail.spec_before),
+        "routes_after": _routes(one.spec),
+        "curl": equivalents.curl("POST", f"approvals/{one.pk}/reviews/", body),
+        **permissions(actor, one, "approval.withdraw"),
+    }
+    return render_page(
+        request,
+        "web/approvals/detail.html",
+        context,
+        project=one.project,
+        current="approvals",
+        topics=[f"approval:{one.pk}"],
+        status=status,
+    )
+
+
+def _routes(spec: object) -> list[dict[str, object]]:
+    routes = spec.get("routes", []) if isinstance(spec, dict) else []
+    return [route for route in routes if isinstance(route, dict)]
+
+
+def _config_changes(
+    detail: selectors.ApprovalDetail,
+) -> list[tuple[ConfigRevision | None, ConfigRevision, list[config_services.FieldChange]]]:
+    """Return, for each config of the plan, the config it replaces and what differs from it."""
+    before_ids = [
+        str(route.get("config_id", "")) for route in _routes(detail.spec_before) if route.get("role") == "live"
+    ]
+    before = ConfigRevision.objects.filter(pk__in=[pk for pk in before_ids if pk]).first()
+    return [
+        (before, config, config_services.config_diff(before, config) if before else [])
+        for config in detail.configs
+        if before is None or before.pk != config.pk
+    ]
+
+
+@require_GET
+@page
+def approval(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
+    """Everything a reviewer needs, on one page."""
+    return _page(request, approval_id, ReviewForm())
+
+
+@require_POST
+@page
+def review(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
+    """Approve, ask for changes, or reject what was read."""
+    actor = actor_of(request)
+    one = selectors.approval_get(actor, approval_id)
+    form = ReviewForm(request.POST)
+    if form.is_valid():
+        try:
+            services.approval_review(approval=one, actor=actor, **form.cleaned_data)
+        except RegistryError as error:
+            add_errors(form, error)
+        else:
+            one.refresh_from_db()
+            done = {"approve": _("Approved."), "reject": _("Rejected."), "request_changes": _("Changes requested.")}
+            messages.success(request, done[form.cleaned_data["decision"]])
+            if one.state == ApprovalState.APPLIED:
+                return redirect("web:deployment", one.project.slug, one.deployment_id)
+            return redirect("web:approval", approval_id)
+    return _page(request, approval_id, form, status=422)
+
+
+@require_POST
+@page
+def withdraw(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
+    """Take one's request back."""
+    actor = actor_of(request)
+    services.approval_withdraw(approval=selectors.approval_get(actor, approval_id), actor=actor)
+    messages.success(request, _("The request is withdrawn."))
+    return redirect("web:approval", approval_id)

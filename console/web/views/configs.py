@@ -1,0 +1,195 @@
+"""Config revisions: reading one, editing towards the next, and the judgement while typing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
+
+from console.web import equivalents
+from console.web.forms.configs import KINDS, ConfigForm, ConfigTextForm, reference
+from console.web.page import actor_of, add_errors, page, permissions, render_page
+from registry.errors import RegistryError
+from registry.models import ConfigRevision, ModelVersion, RegisteredModel
+from registry.selectors import configs as selectors
+from registry.selectors import models as model_selectors
+from registry.selectors import versions as version_selectors
+from registry.services import configs as services
+
+
+@require_GET
+@page
+def config(request: HttpRequest, project: str, model: str, number: int) -> HttpResponse:
+    """One revision as text, and what differs from another (``?against=``, else its parent)."""
+    actor = actor_of(request)
+    parent = model_selectors.model_get(actor, project, model)
+    one = selectors.config_by_number(parent, number)
+    revisions = list(selectors.configs_of(parent)[:100])
+    against = _against(request, parent, one, revisions)
+    context = {
+        "project": parent.project,
+        "model": parent,
+        "config": one,
+        "pbtxt": services.config_pbtxt(one.body),
+        "against": against,
+        "changes": services.config_diff(against, one) if against else [],
+        "revisions": [revision for revision in revisions if revision.pk != one.pk],
+        "curl": equivalents.curl("GET", f"projects/{project}/models/{model}/configs/{number}/"),
+        **permissions(actor, parent, "config.write", "deployment.change"),
+    }
+    return render_page(request, "web/configs/detail.html", context, project=parent.project, current="models")
+
+
+def _against(
+    request: HttpRequest, model: RegisteredModel, one: ConfigRevision, revisions: list[ConfigRevision]
+) -> ConfigRevision | None:
+    wanted = request.GET.get("against", "")
+    if wanted.isdigit():
+        return selectors.config_by_number(model, int(wanted))
+    older = [revision for revision in revisions if revision.number < one.number]
+    return one.parent or (older[0] if older else None)
+
+
+def _judged(model: RegisteredModel) -> ModelVersion | None:
+    """Return the version whose signature the config must fit: the newest ready one."""
+    return version_selectors.versions_deployable(model).first()
+
+
+def _base(model: RegisteredModel, number: str) -> ConfigRevision | None:
+    if number.isdigit() and int(number):
+        return selectors.config_by_number(model, int(number))
+    return selectors.config_latest(model)
+
+
+@require_http_methods(["GET", "POST"])
+@page
+def new(request: HttpRequest, project: str, model: str) -> HttpResponse:
+    """The editor. A POST stores the next revision; errors come back at their fields with everything that was typed."""
+    actor = actor_of(request)
+    parent = model_selectors.model_get(actor, project, model)
+    posted = request.POST if request.method == "POST" else None
+    base = _base(parent, (posted or request.GET).get("base", ""))
+    as_text = (posted or request.GET).get("as") == "text"
+    body = base.body if base else {"name": parent.slug, "max_batch_size": 0}
+    form = ConfigForm(body, None if as_text else posted)
+    text_form = _text_form(body, posted if as_text else None)
+    active: ConfigForm | ConfigTextForm = text_form if as_text else form
+    if posted is not None and active.is_valid():
+        saved = _save(request, parent, base, active)
+        if saved is not None:
+            return redirect("web:config", project, model, saved.number)
+    context = {
+        "project": parent.project,
+        "model": parent,
+        "base": base,
+        "form": form,
+        "text_form": text_form,
+        "as_text": as_text,
+        "kinds": KINDS,
+        "reference": [] if as_text else reference(),
+        "io": [("input", _("Input"), body.get("input", [])), ("output", _("Output"), body.get("output", []))],
+        "preview": _preview(parent, base, body) if posted is None else _typed_preview(parent, base, active),
+        "deployments": model_selectors.model_overview(parent).deployments,
+        **permissions(actor, parent, "config.write"),
+    }
+    status = 422 if posted is not None else 200
+    return render_page(
+        request, "web/configs/edit.html", context, project=parent.project, current="models", status=status
+    )
+
+
+def _text_form(body: dict[str, Any], data: Any) -> ConfigTextForm:
+    return ConfigTextForm(data, initial={"format": "pbtxt", "text": services.config_pbtxt(body)})
+
+
+def _arguments(form: ConfigForm | ConfigTextForm) -> dict[str, Any]:
+    """Return what the config services take for a valid form."""
+    if isinstance(form, ConfigForm):
+        return {"body": form.body(), "format": "form"}
+    return {"text": form.cleaned_data["text"], "format": form.cleaned_data["format"]}
+
+
+def _save(
+    request: HttpRequest, model: RegisteredModel, base: ConfigRevision | None, form: ConfigForm | ConfigTextForm
+) -> ConfigRevision | None:
+    arguments = _arguments(form)
+    report = services.config_check(model=model, version=_judged(model), **arguments)
+    if not report.ok:
+        _show(form, report.errors)
+        return None
+    try:
+        saved = services.config_create(
+            model=model, parent=base, comment=form.cleaned_data["comment"], actor=actor_of(request), **arguments
+        )
+    except RegistryError as error:
+        if error.errors:
+            _show(form, error.errors)
+        else:
+            add_errors(form, error)
+        return None
+    if base is not None and saved.pk == base.pk:
+        messages.info(request, _("Nothing changed: this is config %(number)d already.") % {"number": saved.number})
+    else:
+        messages.success(request, _("Config %(number)d is saved. Deploy it to use it.") % {"number": saved.number})
+    return saved
+
+
+def _show(form: ConfigForm | ConfigTextForm, errors: Any) -> None:
+    if isinstance(form, ConfigForm):
+        form.show(errors)
+        return
+    for problem in errors:
+        field = problem.get("field", "")
+        form.add_error("text", f"{field}: {problem['message']}" if field else problem["message"])
+
+
+def _preview(
+    model: RegisteredModel, base: ConfigRevision | None, body: dict[str, Any], format: str = "form"
+) -> dict[str, Any]:
+    report = services.config_check(model=model, body=body, format=format, version=_judged(model))
+    return _preview_of(model, base, report)
+
+
+def _preview_of(model: RegisteredModel, base: ConfigRevision | None, report: services.ConfigReport) -> dict[str, Any]:
+    path = f"projects/{model.project.slug}/models/{model.slug}/configs/"
+    return {
+        "report": report,
+        "changes": services.config_diff(base, report.body) if base and report.body else [],
+        "base": base,
+        "curl": equivalents.curl("POST", path, {"body": report.body, "format": "json"}) if report.body else "",
+    }
+
+
+def _typed_preview(
+    model: RegisteredModel, base: ConfigRevision | None, form: ConfigForm | ConfigTextForm
+) -> dict[str, Any]:
+    """Return the preview of what was typed; one without a report when it could not even be read."""
+    if not hasattr(form, "cleaned_data") or (isinstance(form, ConfigForm) and "groups" not in form.cleaned_data):
+        return {"report": None, "base": base}
+    try:
+        arguments = _arguments(form)
+    except KeyError:  # A field was unreadable, so it is missing from cleaned_data.
+        return {"report": None, "base": base}
+    report = services.config_check(model=model, version=_judged(model), **arguments)
+    return _preview_of(model, base, report)
+
+
+@require_POST
+@page
+def check(request: HttpRequest, project: str, model: str) -> HttpResponse:
+    """Judge what is typed so far: the right-hand side, and each field's errors beside their fields."""
+    parent = model_selectors.model_get(actor_of(request), project, model)
+    base = _base(parent, request.POST.get("base", ""))
+    body = base.body if base else {"name": parent.slug, "max_batch_size": 0}
+    as_text = request.POST.get("as") == "text"
+    form: ConfigForm | ConfigTextForm = _text_form(body, request.POST) if as_text else ConfigForm(body, request.POST)
+    preview: dict[str, Any] = {"report": None, "base": base}
+    if form.is_valid():
+        preview = _typed_preview(parent, base, form)
+        _show(form, preview["report"].errors)
+    context = {"form": form, "preview": preview, "as_text": as_text, "is_partial": True}
+    return render(request, "web/fragments/config_preview.html", context)

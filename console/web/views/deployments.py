@@ -1,0 +1,149 @@
+"""Deployments: the list, the page of one, its traffic and the way back."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_GET, require_POST
+
+from console.web import equivalents
+from console.web.charts import chart_context
+from console.web.forms.traffic import TrafficForm
+from console.web.fragments import deployment_context
+from console.web.page import actor_of, page, permissions, render_page
+from console.web.views.deploy import after_change
+from registry.domain.plans import DeploymentSpec
+from registry.errors import NotFound, RegistryError
+from registry.models import Deployment
+from registry.models.deployments import HealthStatus
+from registry.selectors import accounts, metrics
+from registry.selectors import deployments as selectors
+from registry.services import deployments as services
+from registry.services import plans as plan_services
+
+
+@require_GET
+@page
+def deployment_list(request: HttpRequest, project: str) -> HttpResponse:
+    """A project's deployments, filtered by fleet and health in the address."""
+    actor = actor_of(request)
+    room = accounts.project_get(actor, project)
+    rows = selectors.deployments_of(room)
+    health, search = request.GET.get("health", ""), request.GET.get("q", "").strip()
+    if health:
+        rows = rows.filter(health=health)
+    if search:
+        rows = rows.filter(served_name__icontains=search)
+    found = list(rows[:200])
+    context = {
+        "project": room,
+        "rows": [deployment_context(one) for one in found],
+        "search": search,
+        "health": health,
+        "healths": HealthStatus.values,
+    }
+    topics = [f"project:{room.pk}", *(f"deployment:{one.pk}" for one in found[:40])]
+    return render_page(
+        request, "web/deployments/list.html", context, project=room, current="deployments", topics=topics
+    )
+
+
+def _get(request: HttpRequest, project: str, deployment_id: uuid.UUID) -> Deployment:
+    found = selectors.deployment_get(actor_of(request), deployment_id)
+    if found.project.slug != project:
+        raise NotFound(_("There is no such deployment."))
+    return found
+
+
+@require_GET
+@page
+def deployment(request: HttpRequest, project: str, deployment_id: uuid.UUID) -> HttpResponse:
+    """The page that is watched during a rollout."""
+    actor = actor_of(request)
+    one = _get(request, project, deployment_id)
+    live = deployment_context(one)
+    form = TrafficForm(live["status"].routes)
+    context = {
+        "project": one.project,
+        "model": one.model,
+        **live,
+        "traffic": form,
+        "steps": (5, 10, 25, 50, 100),
+        "traffic_curl": equivalents.curl(
+            "POST", f"projects/{project}/deployments/{one.pk}/routes", {"weights": form.present()}
+        ),
+        "rollback_curl": equivalents.curl("POST", f"projects/{project}/deployments/{one.pk}/rollback"),
+        "rollouts": list(selectors.rollouts_of(one)[:10]),
+        "summary": _summary(one),
+        **chart_context(request, [one]),
+        **permissions(actor, one, "deployment.change", "deployment.traffic", "deployment.rollback", "deployment.infer"),
+    }
+    topics = [f"deployment:{one.pk}", "metrics"]
+    return render_page(
+        request, "web/deployments/detail.html", context, project=one.project, current="deployments", topics=topics
+    )
+
+
+def _summary(one: Deployment) -> metrics.Summary | None:
+    try:
+        return metrics.summary(model=one.served_name, fleet=one.fleet_id)
+    except RegistryError:
+        return None
+
+
+@require_POST
+@page
+def traffic_plan(request: HttpRequest, project: str, deployment_id: uuid.UUID) -> HttpResponse:
+    """What moved weights would change, as a fragment."""
+    one = _get(request, project, deployment_id)
+    form = TrafficForm(selectors.deployment_status(one).routes, request.POST)
+    if not form.is_valid():
+        return render(request, "web/fragments/traffic_plan.html", {"form": form})
+    try:
+        spec = DeploymentSpec.from_json(one.spec).with_weights(form.by_version())
+        found = plan_services.deployment_plan(model=one.model, fleet=one.fleet, spec=spec, actor=actor_of(request))
+    except RegistryError as error:
+        return render(request, "web/fragments/traffic_plan.html", {"error": error})
+    body: dict[str, Any] = {"weights": form.weights()}
+    curl = equivalents.curl("POST", f"projects/{project}/deployments/{one.pk}/routes", body)
+    context = {"plan": found, "summary": _summary(one), "curl": curl}
+    return render(request, "web/fragments/traffic_plan.html", context)
+
+
+@require_POST
+@page
+def traffic(request: HttpRequest, project: str, deployment_id: uuid.UUID) -> HttpResponse:
+    """Move the weights."""
+    one = _get(request, project, deployment_id)
+    form = TrafficForm(selectors.deployment_status(one).routes, request.POST)
+    if not form.is_valid():
+        for problem in form.problems():
+            messages.error(request, problem)
+        return redirect("web:deployment", project, deployment_id)
+    try:
+        outcome = services.deployment_traffic(deployment=one, weights=form.weights(), actor=actor_of(request))
+    except RegistryError as error:
+        messages.error(request, error.message)
+        return redirect("web:deployment", project, deployment_id)
+    return after_change(request, outcome)
+
+
+@require_POST
+@page
+def rollback(request: HttpRequest, project: str, deployment_id: uuid.UUID) -> HttpResponse:
+    """Go back to what was there before."""
+    one = _get(request, project, deployment_id)
+    try:
+        outcome = services.deployment_rollback(deployment=one, actor=actor_of(request))
+    except RegistryError as error:
+        messages.error(request, error.message)
+        return redirect("web:deployment", project, deployment_id)
+    if outcome.approval is None and outcome.rollout is not None:
+        messages.success(request, _("Rolling back."))
+        return redirect("web:deployment", project, deployment_id)
+    return after_change(request, outcome)

@@ -1,0 +1,131 @@
+"""The fleet and its nodes. What is shown is what workers observed, with its age."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.conf import settings
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
+
+from console.web.charts import SPANS, span_of
+from console.web.forms.settings import JoinForm
+from console.web.page import actor_of, add_errors, page, permissions, render_page
+from registry.domain.actors import Actor
+from registry.errors import RegistryError, ValidationFailed
+from registry.models import NodeObservation
+from registry.selectors import deployments as deployment_selectors
+from registry.selectors import fleet as selectors
+from registry.services import fleet as services
+
+
+@require_GET
+@page
+def fleet(request: HttpRequest) -> HttpResponse:
+    """All nodes, filtered by fleet in the address."""
+    actor = actor_of(request)
+    wanted = request.GET.get("fleet", "")
+    rows = selectors.node_rows()
+    if wanted:
+        rows = [row for row in rows if any(one.slug == wanted for one in row.fleets)]
+    context = {
+        "rows": rows,
+        "fleets": list(selectors.fleets()),
+        "fleet": wanted,
+        **permissions(actor, None, "site.fleet"),
+    }
+    return render_page(request, "web/fleet/list.html", context, current="fleet", topics=[] if wanted else ["fleet"])
+
+
+@require_http_methods(["GET", "POST"])
+@page
+def join(request: HttpRequest) -> HttpResponse:
+    """Make a one-time token and show the command with which a machine joins."""
+    actor = actor_of(request)
+    form = JoinForm(request.POST or None, initial={"labels": "environment=development"})
+    command = ""
+    if request.method == "POST" and form.is_valid():
+        try:
+            _token, text = services.join_token_create(labels=form.cleaned_data["labels"], actor=actor)
+        except RegistryError as error:
+            add_errors(form, error)
+        else:
+            command = f"flotilla node --join {settings.PUBLIC_URL} --join-token {text} --state-dir ./node"
+    context = {"form": form, "command": command, **permissions(actor, None, "site.fleet")}
+    status = 422 if form.is_bound and not command else 200
+    response = render_page(request, "web/fleet/join.html", context, current="fleet", topics=["fleet"], status=status)
+    if command:
+        response["Cache-Control"] = "no-store"
+    return response
+
+
+@require_GET
+@page
+def node(request: HttpRequest, node_id: uuid.UUID) -> HttpResponse:
+    """One node: state, inventory, what it holds, its load."""
+    actor = actor_of(request)
+    one = selectors.node_get(actor, node_id)
+    row = selectors.node_row(one)
+    span = span_of(request)
+    context = {
+        "node": one,
+        "row": row,
+        "units": _units(actor, row.observation),
+        "gpus": one.inventory.get("gpus", []) if isinstance(one.inventory, dict) else [],
+        "span": span,
+        "span_seconds": SPANS[span][0],
+        "spans": [(name, label) for name, (_seconds, label) in SPANS.items()],
+        "now": timezone.now(),
+        **permissions(actor, None, "site.fleet"),
+    }
+    topics = [f"node:{one.pk}", "metrics"]
+    return render_page(request, "web/fleet/node.html", context, current="fleet", topics=topics)
+
+
+def _units(actor: Actor, observation: NodeObservation | None) -> list[dict[str, object]]:
+    """Return the node's units; those of other people's projects only as a count, under the name ""."""
+    if observation is None:
+        return []
+    names = dict(deployment_selectors.deployments_visible_to(actor).values_list("served_name", "pk"))
+    projects = dict(deployment_selectors.deployments_visible_to(actor).values_list("served_name", "project__slug"))
+    seen: list[dict[str, object]] = []
+    hidden = 0
+    for unit in observation.units:
+        name = str(unit.get("name", ""))
+        if name in names:
+            seen.append({**unit, "deployment": names[name], "project": projects[name]})
+        else:
+            hidden += 1
+    return [*seen, {"name": "", "count": hidden}] if hidden else seen
+
+
+@require_POST
+@page
+def node_act(request: HttpRequest, node_id: uuid.UUID) -> HttpResponse:
+    """Cordon, uncordon, drain or retire a node."""
+    actor = actor_of(request)
+    one = selectors.node_get(actor, node_id)
+    match request.POST.get("act"):
+        case "cordon":
+            services.node_cordon(node=one, actor=actor)
+            messages.success(request, _("New deployments stay off this node."))
+        case "uncordon":
+            services.node_uncordon(node=one, actor=actor)
+            messages.success(request, _("The node takes deployments again."))
+        case "drain":
+            services.node_drain(node=one, actor=actor)
+            messages.success(request, _("The node finishes its requests and takes no more."))
+        case "retire":
+            if request.POST.get("confirm") != one.name:
+                messages.error(request, _("Type the node's name to retire it."))
+                return redirect("web:node", node_id)
+            services.node_retire(node=one, actor=actor)
+            messages.success(request, _("%(name)s is retired; its token no longer works.") % {"name": one.name})
+            return redirect("web:fleet")
+        case _other:
+            raise ValidationFailed(_("There is no such action."))
+    return redirect("web:node", node_id)

@@ -1,0 +1,162 @@
+"""Models: the list, the making of one, and the tabs of a model's page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_GET, require_http_methods
+
+from console.web import equivalents
+from console.web.charts import chart_context
+from console.web.forms.models import ModelForm
+from console.web.page import actor_of, add_errors, page, permissions, render_page
+from registry.domain.actors import Actor
+from registry.errors import RegistryError
+from registry.models import RegisteredModel
+from registry.selectors import accounts, audit
+from registry.selectors import configs as config_selectors
+from registry.selectors import deployments as deployment_selectors
+from registry.selectors import models as selectors
+from registry.selectors import versions as version_selectors
+from registry.services import models as services
+
+
+@require_GET
+@page
+def model_list(request: HttpRequest, project: str) -> HttpResponse:
+    """A project's models; with none, how to get the first one in."""
+    actor = actor_of(request)
+    room = accounts.project_get(actor, project)
+    search = request.GET.get("q", "").strip()
+    rows = selectors.model_rows(room, search=search)
+    context = {
+        "project": room,
+        "rows": rows,
+        "search": search,
+        "push": equivalents.push(room.slug, "sentiment"),
+        **permissions(actor, room, "model.write"),
+    }
+    topics = [f"project:{room.pk}", *(f"model:{row.model.pk}" for row in rows[:40])]
+    return render_page(request, "web/models/list.html", context, project=room, current="models", topics=topics)
+
+
+@require_http_methods(["GET", "POST"])
+@page
+def model_new(request: HttpRequest, project: str) -> HttpResponse:
+    """Make a model without a version yet."""
+    actor = actor_of(request)
+    room = accounts.project_get(actor, project)
+    form = ModelForm(request.POST or None)
+    if request.method == "POST" and form.is_valid():
+        try:
+            made = services.model_create(project=room, actor=actor, **form.cleaned_data)
+        except RegistryError as error:
+            add_errors(form, error)
+        else:
+            messages.success(request, _("Model %(name)s is made.") % {"name": made.slug})
+            return redirect("web:model", room.slug, made.slug)
+    body = {"slug": form["slug"].value() or "sentiment", "description": form["description"].value() or ""}
+    context = {
+        "project": room,
+        "form": form,
+        "curl": equivalents.curl("POST", f"projects/{room.slug}/models/", body),
+        **permissions(actor, room, "model.write"),
+    }
+    status = 422 if form.is_bound else 200
+    return render_page(request, "web/models/new.html", context, project=room, current="models", status=status)
+
+
+def tab(
+    request: HttpRequest, model: RegisteredModel, name: str, context: dict[str, Any], *, topics: tuple[str, ...] = ()
+) -> HttpResponse:
+    """Return one tab of a model's page under its common head."""
+    actor = actor_of(request)
+    overview = selectors.model_overview(model)
+    head = {
+        "project": model.project,
+        "model": model,
+        "overview": overview,
+        "tab": name,
+        **permissions(actor, model, "model.write", "version.write", "config.write", "deployment.change"),
+    }
+    follow = (f"model:{model.pk}", *(f"deployment:{one.pk}" for one in overview.deployments), *topics)
+    template = f"web/models/tab_{name}.html"
+    return render_page(
+        request, template, {**head, **context}, project=model.project, current="models", topics=dict.fromkeys(follow)
+    )
+
+
+def _model(request: HttpRequest, project: str, model: str) -> tuple[Actor, RegisteredModel]:
+    actor = actor_of(request)
+    return actor, selectors.model_get(actor, project, model)
+
+
+@require_GET
+@page
+def overview(request: HttpRequest, project: str, model: str) -> HttpResponse:
+    """What runs where, the newest versions, and the last hour's charts."""
+    _actor, one = _model(request, project, model)
+    served = list(selectors.model_overview(one).deployments)
+    context = {
+        "versions": version_selectors.version_rows(one)[:5],
+        "statuses": [deployment_selectors.deployment_status(deployment) for deployment in served],
+        "push": equivalents.push(project, one.slug),
+        **chart_context(request, served),
+    }
+    return tab(request, one, "overview", context)
+
+
+@require_GET
+@page
+def versions(request: HttpRequest, project: str, model: str) -> HttpResponse:
+    """All versions, newest first."""
+    _actor, one = _model(request, project, model)
+    rows = version_selectors.version_rows(one)
+    following = tuple(f"version:{row.version.pk}" for row in rows if row.version.state in {"uploading", "validating"})
+    return tab(request, one, "versions", {"rows": rows, "push": equivalents.push(project, one.slug)}, topics=following)
+
+
+@require_GET
+@page
+def configs(request: HttpRequest, project: str, model: str) -> HttpResponse:
+    """All config revisions, newest first."""
+    _actor, one = _model(request, project, model)
+    return tab(request, one, "configs", {"revisions": list(config_selectors.configs_of(one).select_related("author"))})
+
+
+@require_GET
+@page
+def deployments(request: HttpRequest, project: str, model: str) -> HttpResponse:
+    """Where the model runs."""
+    _actor, one = _model(request, project, model)
+    served = selectors.model_overview(one).deployments
+    statuses = [deployment_selectors.deployment_status(deployment) for deployment in served]
+    return tab(request, one, "deployments", {"statuses": statuses})
+
+
+@require_GET
+@page
+def metrics(request: HttpRequest, project: str, model: str) -> HttpResponse:
+    """Charts of one deployment of the model, chosen in the address."""
+    _actor, one = _model(request, project, model)
+    served = list(selectors.model_overview(one).deployments)
+    return tab(request, one, "metrics", chart_context(request, served))
+
+
+@require_GET
+@page
+def activity(request: HttpRequest, project: str, model: str) -> HttpResponse:
+    """What people and tokens did to the model and its deployments."""
+    actor, one = _model(request, project, model)
+    ids = [str(one.pk), *(str(deployment.pk) for deployment in selectors.model_overview(one).deployments)]
+    ids += [
+        str(pk)
+        for pk in version_selectors.versions_visible_to(actor).filter(model=one).values_list("pk", flat=True)[:200]
+    ]
+    ids += [str(pk) for pk in config_selectors.configs_of(one).values_list("pk", flat=True)[:200]]
+    events = audit.audit_visible_to(actor).filter(object_id__in=ids)[:100]
+    return tab(request, one, "activity", {"events": list(events)})

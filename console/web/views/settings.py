@@ -1,0 +1,235 @@
+"""Settings: members, API tokens, environments, projects."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from django.contrib import messages
+from django.db import transaction
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect
+from django.utils.translation import gettext as _
+from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.http import require_http_methods, require_POST
+
+from console.web import equivalents
+from console.web.forms import settings as forms
+from console.web.page import actor_of, add_errors, frame_of, page, permissions, render_page, user_of
+from registry.errors import NotFound, RegistryError
+from registry.models import Project, User
+from registry.selectors import accounts as selectors
+from registry.selectors import fleet as fleet_selectors
+from registry.services import accounts as services
+from registry.services import fleet as fleet_services
+
+
+def _project(request: HttpRequest) -> Project:
+    project = frame_of(request, None, "settings").project
+    if project is None:
+        raise NotFound(_("You are in no project yet. Ask an administrator."))
+    return project
+
+
+@sensitive_post_parameters("password")
+@require_http_methods(["GET", "POST"])
+@page
+def members(request: HttpRequest) -> HttpResponse:
+    """Who is in the current project; add an account or make a new one."""
+    actor = actor_of(request)
+    project = _project(request)
+    posted = request.POST.get("form") if request.method == "POST" else None
+    add = forms.MemberForm(request.POST if posted == "add" else None, users=selectors.users_addable(project))
+    create = forms.NewMemberForm(request.POST if posted == "create" else None)
+    if posted == "role":
+        return _change_role(request, project)
+    if posted == "add" and add.is_valid():
+        try:
+            services.membership_set(project=project, actor=actor, **add.cleaned_data)
+        except RegistryError as error:
+            add_errors(add, error)
+        else:
+            messages.success(request, _("%(name)s is a member now.") % {"name": add.cleaned_data["user"].username})
+            return redirect("web:members")
+    if posted == "create" and create.is_valid() and _create_member(request, project, create):
+        return redirect("web:members")
+    context = {
+        "section": "members",
+        "project": project,
+        "members": list(selectors.members_of(project)),
+        "roles": forms.Role.choices,
+        "add": add,
+        "create": create,
+        "curl": equivalents.curl("POST", f"projects/{project.slug}/members/", {"username": "bob", "role": "approver"}),
+        **permissions(actor, project, "project.members"),
+        **permissions(actor, None, "site.users"),
+    }
+    status = 422 if posted else 200
+    return render_page(
+        request, "web/settings/members.html", context, project=project, current="settings", status=status
+    )
+
+
+def _create_member(request: HttpRequest, project: Project, form: forms.NewMemberForm) -> bool:
+    """Make the account and its membership together; False leaves the errors in the form."""
+    actor = actor_of(request)
+    values = form.cleaned_data
+    try:
+        with transaction.atomic():
+            user = services.user_create(
+                username=values["username"],
+                password=None if values["is_service"] else values["password"],
+                site_role=values["site_role"],
+                is_service=values["is_service"],
+                actor=actor,
+            )
+            services.membership_set(project=project, user=user, role=values["role"], actor=actor)
+    except RegistryError as error:
+        add_errors(form, error)
+        return False
+    messages.success(request, _("Account %(name)s is made.") % {"name": user.username})
+    return True
+
+
+def _change_role(request: HttpRequest, project: Project) -> HttpResponse:
+    user = get_object_or_404(User, username=request.POST.get("user", ""))
+    services.membership_set(project=project, user=user, role=request.POST.get("role", ""), actor=actor_of(request))
+    messages.success(request, _("The role of %(name)s is changed.") % {"name": user.username})
+    return redirect("web:members")
+
+
+@require_POST
+@page
+def member_remove(request: HttpRequest) -> HttpResponse:
+    """Take somebody out of the current project."""
+    user = get_object_or_404(User, username=request.POST.get("user", ""))
+    services.membership_remove(project=_project(request), user=user, actor=actor_of(request))
+    messages.success(request, _("%(name)s is no longer a member.") % {"name": user.username})
+    return redirect("web:members")
+
+
+@require_http_methods(["GET", "POST"])
+@page
+def tokens(request: HttpRequest) -> HttpResponse:
+    """One's API tokens. A new token's text is shown once, in the answer to its making, and never again."""
+    actor = actor_of(request)
+    form = forms.TokenForm(request.POST or None, projects=selectors.projects_of(actor))
+    secret = ""
+    if request.method == "POST" and form.is_valid():
+        try:
+            _token, secret = services.token_create(owner=user_of(request), actor=actor, **form.arguments())
+        except RegistryError as error:
+            add_errors(form, error)
+        else:
+            form = forms.TokenForm(projects=selectors.projects_of(actor))
+    context = {
+        "section": "tokens",
+        "form": form,
+        "secret": secret,
+        "tokens": list(selectors.tokens_visible_to(actor).select_related("owner", "project")),
+        "curl": equivalents.curl("GET", "me/"),
+    }
+    status = 422 if form.is_bound else 200
+    response = render_page(request, "web/settings/tokens.html", context, current="settings", status=status)
+    if secret:
+        response["Cache-Control"] = "no-store"
+    return response
+
+
+@require_POST
+@page
+def token_revoke(request: HttpRequest, token_id: uuid.UUID) -> HttpResponse:
+    """Revoke a token."""
+    actor = actor_of(request)
+    token = selectors.tokens_visible_to(actor).filter(pk=token_id).first()
+    if token is None:
+        raise NotFound(_("There is no such token."))
+    services.token_revoke(token=token, actor=actor)
+    messages.success(request, _("The token is revoked."))
+    return redirect("web:tokens")
+
+
+@require_http_methods(["GET", "POST"])
+@page
+def environments(request: HttpRequest) -> HttpResponse:
+    """Environments with their protection and fleets; make one more."""
+    actor = actor_of(request)
+    form = forms.NewEnvironmentForm(request.POST or None, initial={"requires_approval": True})
+    if request.method == "POST" and form.is_valid():
+        try:
+            with transaction.atomic():
+                made = fleet_services.environment_create(actor=actor, **form.cleaned_data)
+                fleet_services.fleet_create(
+                    slug=made.slug, name=made.name, environment=made, selector={"environment": made.slug}, actor=actor
+                )
+        except RegistryError as error:
+            add_errors(form, error)
+        else:
+            messages.success(request, _("Environment %(name)s is made, with a fleet.") % {"name": made.name})
+            return redirect("web:environments")
+    return _environments_page(request, form)
+
+
+def _environments_page(
+    request: HttpRequest, form: forms.NewEnvironmentForm, edited: tuple[str, forms.EnvironmentForm] | None = None
+) -> HttpResponse:
+    rows: list[dict[str, Any]] = []
+    for one in fleet_selectors.environments().prefetch_related("fleets"):
+        initial = {"requires_approval": one.requires_approval, "required_approvals": one.required_approvals}
+        own = (
+            edited[1]
+            if edited and edited[0] == one.slug
+            else forms.EnvironmentForm(initial=initial, auto_id=f"id_{one.slug}_%s")
+        )
+        rows.append({"environment": one, "form": own})
+    context = {
+        "section": "environments",
+        "rows": rows,
+        "form": form,
+        **permissions(actor_of(request), None, "site.fleet"),
+    }
+    status = 422 if form.is_bound or edited else 200
+    return render_page(request, "web/settings/environments.html", context, current="settings", status=status)
+
+
+@require_POST
+@page
+def environment(request: HttpRequest, slug: str) -> HttpResponse:
+    """Change an environment's protection."""
+    found = fleet_selectors.environments().filter(slug=slug).first()
+    if found is None:
+        raise NotFound(_("There is no such environment."))
+    form = forms.EnvironmentForm(request.POST, auto_id=f"id_{slug}_%s")
+    if form.is_valid():
+        try:
+            fleet_services.environment_update(environment=found, actor=actor_of(request), **form.cleaned_data)
+        except RegistryError as error:
+            add_errors(form, error)
+        else:
+            messages.success(request, _("The protection of %(name)s is changed.") % {"name": found.name})
+            return redirect("web:environments")
+    return _environments_page(request, forms.NewEnvironmentForm(), (slug, form))
+
+
+@require_http_methods(["GET", "POST"])
+@page
+def projects(request: HttpRequest) -> HttpResponse:
+    """The viewer's projects; make one more."""
+    actor = actor_of(request)
+    form = forms.ProjectForm(request.POST or None)
+    if request.method == "POST" and form.is_valid():
+        try:
+            made = services.project_create(actor=actor, **form.cleaned_data)
+        except RegistryError as error:
+            add_errors(form, error)
+        else:
+            messages.success(request, _("Project %(name)s is made.") % {"name": made.name})
+            return redirect("web:models", made.slug)
+    context = {
+        "section": "projects",
+        "form": form,
+        "projects": list(selectors.projects_of(actor)),
+        **permissions(actor, None, "site.projects"),
+    }
+    status = 422 if form.is_bound else 200
+    return render_page(request, "web/settings/projects.html", context, current="settings", status=status)
