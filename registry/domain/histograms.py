@@ -131,7 +131,7 @@ def quantile(histogram: Histogram, q: float) -> float | None:
         inside = histogram.counts[index]
         if seen + inside >= rank:
             share = max(0.0, rank - seen) / inside
-            return bucket_bound(index - 1) * (bucket_bound(index) / bucket_bound(index - 1)) ** share
+            return float(bucket_bound(index - 1) * BASE**share)
         seen += inside
     return bucket_bound(indexes[-1])
 

@@ -58,9 +58,9 @@ def windows_due(
 def resolution_for(span: timedelta, *, age: timedelta) -> int:
     """Return the finest kept resolution (seconds) that a chart of this span, starting this long ago, may use.
 
-    Finer than about a thousand buckets is never needed.
+    More than two thousand buckets are never read for one line.
     """
     for seconds, kept in sorted(KEEP.items()):
-        if age <= kept and span.total_seconds() / seconds <= 1000:
+        if age <= kept and span.total_seconds() / seconds <= 2000:
             return seconds
     return max(KEEP)

@@ -145,5 +145,9 @@ def _parts(approval: ApprovalRequest) -> tuple[list[ModelVersion], list[ConfigRe
 def _holders(token_ids: Iterable[uuid.UUID | None]) -> set[uuid.UUID]:
     """Return who may hold the secrets of tokens: their owners and those who made them."""
     ids = [token_id for token_id in token_ids if token_id is not None]
-    pairs = ApiToken.objects.filter(pk__in=ids).values_list("owner_id", "created_by_id")
-    return {person for pair in pairs for person in pair if person is not None}
+    people = set()
+    for token in ApiToken.objects.filter(pk__in=ids):
+        people.add(token.owner_id)
+        if token.created_by_id is not None:
+            people.add(token.created_by_id)
+    return people

@@ -98,6 +98,5 @@ def _make(cursor: Any, branch: str, name: str, start: datetime, end: datetime) -
         bounds,
     )
     # Bounds of a partition cannot be parameters; these are times of our own making.
-    cursor.execute(
-        f"ALTER TABLE {branch} ATTACH PARTITION \"{name}\" FOR VALUES FROM ('{start.isoformat()}') TO ('{end.isoformat()}')"
-    )
+    values = f"FROM ('{start.isoformat()}') TO ('{end.isoformat()}')"
+    cursor.execute(f'ALTER TABLE {branch} ATTACH PARTITION "{name}" FOR VALUES {values}')

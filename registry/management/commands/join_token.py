@@ -1,0 +1,36 @@
+"""``manage.py join_token``: a one-time token for a node of this machine's operator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from registry.domain.actors import Actor
+from registry.errors import RegistryError
+from registry.services.fleet import join_token_create
+
+
+class Command(BaseCommand):
+    """Print a join token and nothing else."""
+
+    help = "Print a one-time token with which a node joins."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--labels", default="", help="environment=development,zone=a")
+        parser.add_argument("--valid-hours", type=int, default=24)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        labels = {}
+        for pair in filter(None, options["labels"].split(",")):
+            key, equals, value = pair.partition("=")
+            if not equals:
+                raise CommandError(f"--labels takes pairs like environment=development, not {pair!r}.")
+            labels[key.strip()] = value.strip()
+        try:
+            _token, text = join_token_create(
+                labels=labels, valid_hours=options["valid_hours"], actor=Actor.system("command line")
+            )
+        except RegistryError as error:
+            raise CommandError(error.message) from None
+        self.stdout.write(text)
