@@ -16,7 +16,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")  # noqa: TID
 
 from django.core.asgi import get_asgi_application
 
-_django = get_asgi_application()
+_django_app = get_asgi_application()
 
 from django.conf import settings  # noqa: E402
 
@@ -27,8 +27,10 @@ from console.live.asgi import LiveApp  # noqa: E402
 from console.live.hub import Hub  # noqa: E402
 from console.live.rendering import render_in_thread  # noqa: E402
 from console.live.source import RedisSource  # noqa: E402
+from console.middleware.body_limit import BodyLimit  # noqa: E402
 from console.uploads.asgi import UploadsApp  # noqa: E402
 
+_django = BodyLimit(_django_app)
 _EVENTS = re.compile(r"/api/v1/operations/([0-9a-f-]{36})/events")
 
 

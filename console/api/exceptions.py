@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from django.core.exceptions import PermissionDenied
+from django.core.exceptions import PermissionDenied, RequestDataTooBig
 from django.db import Error as DatabaseError
 from django.db import InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, JsonResponse
@@ -37,6 +37,8 @@ def handle(error: Exception, context: dict[str, Any]) -> Response | None:
         document = problem(404, _("There is no such resource."), code="not_found", request_id=request_id)
     elif isinstance(error, PermissionDenied):
         document = problem(403, str(error) or _("Not allowed."), code="permission_denied", request_id=request_id)
+    elif isinstance(error, RequestDataTooBig):
+        document = problem(413, _("The body is too large."), code="too_large", request_id=request_id)
     elif isinstance(error, exceptions.APIException):
         document, headers = _of_framework(error, request_id)
     elif isinstance(error, OperationalError | InterfaceError):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from django.conf import settings
+from django.core.exceptions import RequestDataTooBig
 from django.core.exceptions import ValidationError as DjangoValidationError
 from django.db.models import QuerySet
 from django.utils.functional import cached_property
@@ -58,6 +60,8 @@ class ApiView(APIView):
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Refuse callers without identity or scope, then answer repeated writes from the store."""
         super().initial(request, *args, **kwargs)
+        if int(request.META.get("CONTENT_LENGTH") or 0) > (settings.DATA_UPLOAD_MAX_MEMORY_SIZE or 0):
+            raise RequestDataTooBig
         scope = "read" if request.method in SAFE_METHODS else self.write_scope
         if not self.actor.has_scope(scope):
             raise PermissionDenied(_("The token needs the scope %(scope)s for this.") % {"scope": scope})

@@ -157,3 +157,8 @@ def test_cursor_pages_hold_every_row_once(cast: Cast, api: Callable[..., Any]) -
 @pytest.mark.parametrize("body", ["[1]", "{", "nonsense", "7"])
 def test_body_that_is_no_object_is_400(cast: Cast, api: Callable[..., Any], body: str) -> None:
     assert api("bob").post(MODELS, body, content_type="application/json").status_code == 400
+
+
+def test_body_that_is_too_large_is_413(cast: Cast, api: Callable[..., Any]) -> None:
+    answer = api("bob").post(MODELS, {"slug": "finch", "description": "x" * 3_000_000})
+    assert (answer.status_code, answer.json()["code"]) == (413, "too_large")

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from console.middleware.body_limit import BodyLimit
+
+
+async def call(pieces: list[bytes], headers: list[tuple[bytes, bytes]]) -> tuple[bytes | None, list[Any]]:
+    """Return the body as the app got it (None when it was cut off) and what was sent."""
+    seen: list[bytes | None] = []
+    sent: list[Any] = []
+    events = [{"type": "http.request", "body": piece, "more_body": True} for piece in pieces]
+    events.append({"type": "http.request", "body": b"", "more_body": False})
+
+    async def receive() -> Any:
+        return events.pop(0)
+
+    async def send(event: Any) -> None:
+        sent.append(event)
+
+    async def app(_scope: Any, receive: Any, send: Any) -> None:
+        body = b""
+        while True:
+            event = await receive()
+            if event["type"] == "http.disconnect":
+                seen.append(None)
+                return
+            body += event["body"]
+            if not event["more_body"]:
+                seen.append(body)
+                await send({"type": "http.response.start", "status": 200})
+                return
+
+    await BodyLimit(app, most_bytes=10)({"type": "http", "headers": headers}, receive, send)
+    return (seen[0] if seen else None), sent
+
+
+async def test_body_up_to_the_limit_passes() -> None:
+    body, sent = await call([b"12345", b"67890"], [])
+    assert (body, sent[0]["status"]) == (b"1234567890", 200)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "headers"),
+    [([b"12345", b"678901"], []), ([], [(b"content-length", b"11")]), ([], [(b"content-length", b"-1")])],
+)
+async def test_larger_body_is_413(pieces: list[bytes], headers: list[tuple[bytes, bytes]]) -> None:
+    body, sent = await call(pieces, headers)
+    assert (body, sent[0]["status"]) == (None, 413)
