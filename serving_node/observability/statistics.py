@@ -83,32 +83,32 @@ class ModelStatistics:
         input_ns = execution.inputs_ready_ns - started_ns
         infer_ns = execution.computed_ns - execution.inputs_ready_ns
         output_ns = execution.finished_ns - execution.computed_ns
-        succeeded = rows = queue_ns = request_ns = 0
-        observe_request, observe_queue = self.request_seconds.observe, self.queue_seconds.observe
+        rows = 0
+        request_ns: list[int] = []
+        queue_ns: list[int] = []
         for request, result in zip(execution.requests, execution.results, strict=True):
             duration_ns = now_ns - request.arrival_ns
             if isinstance(result, InferenceError):
                 self.record_failure(FailureReason.BACKEND, duration_ns)
                 continue
-            waited_ns = started_ns - request.queued_ns
-            succeeded += 1
             rows += request.batch_size
-            queue_ns += waited_ns
-            request_ns += duration_ns
-            observe_request(duration_ns)
-            observe_queue(waited_ns)
+            request_ns.append(duration_ns)
+            queue_ns.append(started_ns - request.queued_ns)
         self.last_inference_ms = int(time.time() * 1000)
         self.execution_count += 1
         self._record_batch(execution.rows, input_ns, infer_ns, output_ns)
+        succeeded = len(request_ns)
         if succeeded:
             self.inference_count += rows
             self.success.count += succeeded
-            self.success.ns += request_ns
+            self.success.ns += sum(request_ns)
             self.queue.count += succeeded
-            self.queue.ns += queue_ns
+            self.queue.ns += sum(queue_ns)
             self.compute_input.add(input_ns, succeeded)
             self.compute_infer.add(infer_ns, succeeded)
             self.compute_output.add(output_ns, succeeded)
+            self.request_seconds.observe_all(request_ns)
+            self.queue_seconds.observe_all(queue_ns)
             self.compute_seconds.observe(input_ns + infer_ns + output_ns, succeeded)
 
     def record_failure(self, reason: FailureReason, duration_ns: int) -> None:

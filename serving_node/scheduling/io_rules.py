@@ -44,7 +44,6 @@ class TensorRule:
     item_bytes: int | None
     row_bytes: int | None
     is_optional: bool = False
-    is_ragged: bool = False
 
     @property
     def is_fixed(self) -> bool:
@@ -66,13 +65,20 @@ class IoRules:
     def __init__(self, config: ModelConfig) -> None:
         self.model = config.name
         self.max_batch_size: int = config.max_batch_size
-        self.inputs = tuple(_rule(message, message.optional, message.allow_ragged_batch) for message in config.input)
-        self.outputs = tuple(_rule(message, False, False) for message in config.output)
+        self.inputs = tuple(_rule(message, message.optional) for message in config.input)
+        self.outputs = tuple(_rule(message, False) for message in config.output)
         self._inputs = {rule.name: rule for rule in self.inputs}
         self._outputs = {rule.name: rule for rule in self.outputs}
         self._names = [rule.name for rule in self.inputs]
         self._required = sum(not rule.is_optional for rule in self.inputs)
         self._reshapes = any(rule.dims != rule.model_dims for rule in self.inputs)
+        # nearly every model: rows, fixed shapes, no strings, nothing optional or reshaped
+        self._is_plain = (
+            self.max_batch_size > 0
+            and not self._reshapes
+            and bool(self.inputs)
+            and all(rule.row_bytes and not rule.is_optional for rule in self.inputs)
+        )
         self._has_one_key = all(rule.is_fixed and not rule.is_optional for rule in self.inputs)
 
     def metadata(self, config: ModelConfig) -> ModelMetadata:
@@ -95,6 +101,8 @@ class IoRules:
         if request.outputs:
             self._check_outputs(request)
         inputs = request.inputs
+        if self._is_plain and self._is_good(request, inputs):
+            return
         if [tensor.name for tensor in inputs] != self._names:
             inputs = self._arrange(request)
         if self.max_batch_size > 0:
@@ -105,6 +113,28 @@ class IoRules:
         if self._reshapes:
             inputs = [self._reshaped(tensor) for tensor in inputs]
         request.inputs = inputs
+
+    def _is_good(self, request: InferenceRequest, inputs: Sequence[Tensor]) -> bool:
+        """Fill ``batch_size`` and return True when nothing is wrong; the long way finds out what, and says it."""
+        if len(inputs) != len(self.inputs):
+            return False
+        rows = 0
+        for tensor, rule in zip(inputs, self.inputs, strict=True):
+            shape, data = tensor.shape, tensor.data
+            if (
+                not shape
+                or tensor.name != rule.name
+                or tensor.datatype != rule.datatype
+                or shape[1:] != rule.dims
+                or shape[0] != (rows or shape[0])
+                or (data.nbytes if type(data) is memoryview else len(data)) != shape[0] * (rule.row_bytes or 0)
+            ):
+                return False
+            rows = shape[0]
+        if not 0 < rows <= self.max_batch_size:
+            return False
+        request.batch_size = rows
+        return True
 
     def _check_outputs(self, request: InferenceRequest) -> None:
         seen: set[str] = set()
@@ -210,9 +240,7 @@ class IoRules:
 
     def _key(self, inputs: Sequence[Tensor]) -> Hashable:
         start = 1 if self.max_batch_size > 0 else 0
-        return tuple(
-            (tensor.name, None if self._inputs[tensor.name].is_ragged else tensor.shape[start:]) for tensor in inputs
-        )
+        return tuple((tensor.name, tensor.shape[start:]) for tensor in inputs)
 
     def _reshaped(self, tensor: Tensor) -> Tensor:
         rule = self._inputs[tensor.name]
@@ -227,7 +255,7 @@ def shape_text(shape: Sequence[int]) -> str:
     return f"[{','.join(str(dim) for dim in shape)}]"
 
 
-def _rule(message: object, is_optional: bool, is_ragged: bool) -> TensorRule:
+def _rule(message: object, is_optional: bool) -> TensorRule:
     datatype = wire_name(message.data_type)  # type: ignore[attr-defined]  # ModelInput and ModelOutput alike
     dims = tuple(message.dims)  # type: ignore[attr-defined]
     has_reshape = message.HasField("reshape")  # type: ignore[attr-defined]
@@ -235,7 +263,7 @@ def _rule(message: object, is_optional: bool, is_ragged: bool) -> TensorRule:
     item_bytes = byte_size(datatype)
     row_bytes = None if item_bytes is None or -1 in dims else prod(dims) * item_bytes
     name: str = message.name  # type: ignore[attr-defined]
-    return TensorRule(name, datatype, dims, model_dims, item_bytes, row_bytes, is_optional, is_ragged)
+    return TensorRule(name, datatype, dims, model_dims, item_bytes, row_bytes, is_optional)
 
 
 def _fits(dims: tuple[int, ...], expected: tuple[int, ...]) -> bool:

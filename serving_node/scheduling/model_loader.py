@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import structlog
 
@@ -37,6 +37,12 @@ if TYPE_CHECKING:
     from serving_node.contract.signature import ModelSignature
 
 log = structlog.get_logger(__name__)
+
+# Refused instead of served without state, which would answer wrongly and look right.
+_NOT_SERVED: tuple[Literal["sequence_batching", "ensemble_scheduling"], ...] = (
+    "sequence_batching",
+    "ensemble_scheduling",
+)
 
 
 @dataclass(slots=True)
@@ -80,7 +86,12 @@ async def load_served_model(
     source.CopyFrom(config)
     source.name = source.name or name
     loader = _Loader(name, version, version_dir, source, backends, gpu_count, auto_complete)
-    opened = await asyncio.to_thread(loader.open)
+    opening = asyncio.ensure_future(asyncio.to_thread(loader.open))
+    try:
+        opened = await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        opening.add_done_callback(_close_abandoned)
+        raise
     try:
         if on_warming is not None:
             on_warming()
@@ -113,6 +124,12 @@ async def load_served_model(
         load_seconds=load_seconds,
         memory_bytes=opened.model.memory_bytes(),
     )
+
+
+def _close_abandoned(opening: asyncio.Future[_Opened]) -> None:
+    """Free what a cancelled load opened all the same: a thread cannot be stopped."""
+    if not opening.cancelled() and opening.exception() is None:
+        asyncio.get_running_loop().run_in_executor(None, opening.result().close)
 
 
 def devices_of(config: ModelConfig) -> list[tuple[str, Device]]:
@@ -152,6 +169,9 @@ class _Loader:
 
     def open(self) -> _Opened:
         """Open the file, complete and check the config, make the instances."""
+        for field in _NOT_SERVED:
+            if self._config.HasField(field):
+                raise InferenceError(ErrorCode.UNSUPPORTED, f"this node does not serve models with '{field}' yet")
         backend = self._backends.get(self._config.backend)
         draft = self._normalised(self._config)
         devices = devices_of(draft)

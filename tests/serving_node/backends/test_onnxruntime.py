@@ -273,6 +273,39 @@ async def test_session_parameters_must_be_integers(tmp_path: Path, parameter: st
         await load(path.parent, config)
 
 
+async def test_output_that_loses_its_rows_is_an_error_and_not_a_wrong_answer(tmp_path: Path) -> None:
+    path = onnx_models.save(
+        tmp_path / "1" / "model.onnx",
+        [onnx.helper.make_node("Unique", ["x"], ["y"])],
+        [onnx_models.tensor("x", TensorProto.FLOAT, ["N", 2])],
+        [onnx_models.tensor("y", TensorProto.FLOAT, ["M"])],
+    )
+    model = await load(
+        path.parent,
+        'backend: "onnxruntime" max_batch_size: 4 input { name: "x" data_type: TYPE_FP32 dims: 2 }'
+        ' output { name: "y" data_type: TYPE_FP32 dims: 1 reshape { } }',
+    )
+    (response,) = await infer(model, [Tensor.from_numpy("x", np.ones((2, 2), np.float32), "FP32")])
+    assert response.error is not None
+    assert "does not keep the batch dimension" in response.error.message
+    await model.close()
+
+
+async def test_stateful_models_are_refused_rather_than_served_without_state(tmp_path: Path) -> None:
+    path = onnx_models.save_mlp(tmp_path / "1" / "model.onnx")
+    with pytest.raises(InferenceError, match="does not serve models with 'sequence_batching' yet"):
+        await load(path.parent, 'backend: "onnxruntime" max_batch_size: 4 sequence_batching { }')
+
+
+async def test_cancelled_load_frees_what_it_opened(tmp_path: Path) -> None:
+    path = onnx_models.save_mlp(tmp_path / "1" / "model.onnx")
+    load_task = asyncio.create_task(load(path.parent))
+    await asyncio.sleep(0)
+    load_task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await load_task
+
+
 def test_unknown_backend_is_refused() -> None:
     with pytest.raises(InferenceError, match="unable to find backend library for backend 'caffe'"):
         Backends().get("caffe")

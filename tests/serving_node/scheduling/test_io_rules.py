@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from serving_node.contract.errors import ErrorCode
 from serving_node.contract.model_config import parse_pbtxt
@@ -167,3 +169,33 @@ def test_malformed_strings_are_refused(data: bytes, sentence: str) -> None:
     strings = rules('name: "m" input { name: "S" data_type: TYPE_STRING dims: 2 }')
     with pytest.raises(InferenceError, match=sentence):
         strings.check(request(Tensor("S", "BYTES", (2,), data)))
+
+
+TENSORS = st.builds(
+    Tensor,
+    name=st.sampled_from(("A", "B", "C")),
+    datatype=st.sampled_from(("FP32", "FP32", "INT32")),
+    shape=st.lists(st.sampled_from((-1, 0, 1, 2, 3, 9)), max_size=3).map(tuple),
+    data=st.sampled_from((0, 8, 12, 24, 36)).map(bytes),
+)
+
+
+@given(first=st.lists(TENSORS, max_size=3), rows=st.integers(0, 4))
+def test_the_short_way_accepts_nothing_that_the_long_way_refuses(first: list[Tensor], rows: int) -> None:
+    text = (
+        'name: "m" max_batch_size: 3 input { name: "A" data_type: TYPE_FP32 dims: 2 }'
+        ' input { name: "B" data_type: TYPE_FP32 dims: 3 }'
+    )
+    good = [fp32("A", rows, 2), fp32("B", rows, 3)]
+    for inputs in (first, good, [*good[:1], *first], [*first, *good[1:]]):
+        short, long = rules(text), rules(text)
+        long._is_plain = False
+        outcomes = []
+        for way in (short, long):
+            asked = request(*inputs)
+            try:
+                way.check(asked)
+                outcomes.append((asked.batch_size, asked.batch_key, [tensor.name for tensor in asked.inputs]))
+            except InferenceError as error:
+                outcomes.append(error.message)
+        assert outcomes[0] == outcomes[1]
