@@ -12,7 +12,7 @@ from workers.node_client.address import connect as default_connect
 from workers.node_client.client import Connect, NodeAddress
 from workers.observe.leadership import Leadership, LeadershipLost
 from workers.observe.node_watch import NodeWatch, Pace
-from workers.observe.store import WatchedNode, watched_nodes
+from workers.observe.store import WatchedNode, prepare, watched_nodes
 from workers.observe.threads import DatabaseThreads
 
 _log = logging.getLogger(__name__)
@@ -31,9 +31,13 @@ class FleetWatch:
 
     async def run(self) -> None:
         """Watch until cancelled; every node's task ends with it."""
+        is_prepared = False
         try:
             while True:
                 try:
+                    if not is_prepared:
+                        await self._threads.run(prepare)
+                        is_prepared = True
                     self._adjust(await self._threads.run(watched_nodes))
                 except DatabaseFailure as error:
                     _log.warning("observe.nodes_unknown reason=%s", error)

@@ -15,7 +15,7 @@ from registry.models import ServingNode
 from registry.selectors.deployments import deployments_on
 from registry.selectors.fleet import nodes_observable
 from registry.services.fleet import node_observe, node_unreachable
-from registry.services.samples import NodeSampleRow, SampleRow, samples_write
+from registry.services.samples import NodeSampleRow, SampleRow, partitions_ensure, samples_write
 from serving_node.contract.control import Observed
 from workers.node_client.address import address_of
 from workers.node_client.client import Exposition, NodeAddress
@@ -32,6 +32,11 @@ class WatchedNode:
 
     node_id: uuid.UUID
     address: NodeAddress
+
+
+def prepare() -> None:
+    """Make sure that today's samples have a table to go to."""
+    partitions_ensure(timezone.now())
 
 
 def watched_nodes() -> list[WatchedNode]:
