@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
+import subprocess
+import sys
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 import httpx2
 import pytest
@@ -219,6 +224,74 @@ def console(transactional_db: None) -> Iterator[RunningConsole]:
 
     with running_console(Application()) as server:
         yield server
+
+
+class ConsoleProcess:
+    """The web server in a process of its own, with the connection pool, as ``flotilla up`` starts it."""
+
+    def __init__(self, environment: dict[str, str]) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port: int = free.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._environment = environment
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "uvicorn", "console.asgi:application", "--no-proxy-headers"]
+        options = ["--port", str(self.port), "--log-level", "warning", "--timeout-graceful-shutdown", "3"]
+        self._process = subprocess.Popen([*command, *options], env=self._environment)
+        deadline = time.monotonic() + 60
+        with self.client() as client:
+            while True:
+                assert self._process.poll() is None
+                assert time.monotonic() < deadline
+                try:
+                    if client.get("/readyz").status_code == 200:
+                        return
+                except httpx2.TransportError:
+                    time.sleep(0.05)
+
+    def kill(self) -> None:
+        """End it as the kernel does when memory is short."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait(10)
+
+    def stop(self) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(15)
+            except subprocess.TimeoutExpired:
+                self.kill()
+
+    def client(self, token: str | None = None, **headers: str) -> httpx2.Client:
+        if token is not None:
+            headers["Authorization"] = f"Bearer {token}"
+        return httpx2.Client(base_url=self.url, headers=headers, timeout=20, trust_env=False)
+
+
+@pytest.fixture
+def console_process(transactional_db: None, settings: Any, tmp_path: Path) -> Iterator[ConsoleProcess]:
+    database = urlsplit(settings.DATABASE_URL)._replace(path="/" + connections["default"].settings_dict["NAME"])
+    environment = {
+        **os.environ,
+        "DATABASE_URL": urlunsplit(database),
+        "REDIS_URL": settings.REDIS_URL,
+        "FLOTILLA_DB_POOL": "1",
+        "FLOTILLA_DATA_DIR": str(tmp_path),
+        "FLOTILLA_STAGING_DIR": str(settings.STAGING_DIR),
+        "FLOTILLA_ARTIFACT_STORE_URL": settings.ARTIFACT_STORE_URL,
+        "FLOTILLA_SECRET_KEY": settings.SECRET_KEY,
+        "DJANGO_SETTINGS_MODULE": "console.settings",
+    }
+    process = ConsoleProcess(environment)
+    process.start()
+    try:
+        yield process
+    finally:
+        process.stop()
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -16,13 +17,13 @@ from console.live import fragments
 from registry import telemetry
 from registry.models import Membership, Role, User
 from registry.services import operations
-from tests.console.conftest import Cast, RunningConsole
+from tests.console.conftest import Cast, ConsoleProcess, RunningConsole
 
 
 class Stream:
     """One open EventSource."""
 
-    def __init__(self, console: RunningConsole, path: str, **headers: str) -> None:
+    def __init__(self, console: RunningConsole | ConsoleProcess, path: str, **headers: str) -> None:
         self._connection = http.client.HTTPConnection("127.0.0.1", console.port, timeout=10)
         self._connection.request("GET", path, headers=headers)
         self.response = self._connection.getresponse()
@@ -83,6 +84,29 @@ def test_fifty_streams_hold_no_connection_and_a_page_still_loads(
         telemetry.publish(model_topic, {"why": "test"})
         for stream in streams:
             assert stream.next("notice") == {"topic": model_topic, "data": {"why": "test"}}
+    finally:
+        for stream in streams:
+            stream.close()
+
+
+@pytest.mark.integration
+def test_pool_is_not_used_up_by_open_streams(console_process: ConsoleProcess, shared_cast: Cast) -> None:
+    """The pool has 16 connections; 60 streams and then 40 requests at once must do."""
+    people = [User.objects.create_user(f"reader-{number}", password=None) for number in range(6)]
+    streams = [Stream(console_process, "/live/stream?topics=fleet,metrics", **cookie(user)) for user in people * 10]
+    token = shared_cast.token("bob")
+    try:
+        assert {stream.response.status for stream in streams} == {200}
+
+        def load(_number: int) -> int:
+            with console_process.client(token) as client:
+                return client.get("/api/v1/projects/").status_code
+
+        with ThreadPoolExecutor(40) as threads:
+            assert set(threads.map(load, range(40))) == {200}
+        telemetry.publish("metrics", {"bucket": "now"})
+        for stream in streams:
+            assert stream.next("notice")["topic"] == "metrics"
     finally:
         for stream in streams:
             stream.close()

@@ -21,7 +21,7 @@ from django.utils import timezone
 from console.uploads import sessions
 from registry.models import Upload, UploadState
 from registry.services.uploads import staging_path
-from tests.console.conftest import PASSWORD, Cast, RunningConsole
+from tests.console.conftest import PASSWORD, Cast, ConsoleProcess, RunningConsole
 
 BODY = bytes(range(256)) * 64
 TUS = {"Tus-Resumable": "1.0.0"}
@@ -216,7 +216,9 @@ def locked(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
 class HalfSentPatch:
     """A PATCH that announces more than it sends, over a bare socket."""
 
-    def __init__(self, console: RunningConsole, token: str, location: str, body: bytes, **headers: str) -> None:
+    def __init__(
+        self, console: RunningConsole | ConsoleProcess, token: str, location: str, body: bytes, **headers: str
+    ) -> None:
         self._socket = socket.create_connection(("127.0.0.1", console.port), timeout=10)
         words = {
             "Host": "127.0.0.1",
@@ -331,3 +333,22 @@ def test_method_override_is_a_patch(bob: httpx2.Client, shared_cast: Cast) -> No
         "Content-Type": "application/offset+octet-stream",
     }
     assert bob.post(location, headers=headers, content=BODY).status_code == 204
+
+
+@pytest.mark.integration
+def test_upload_goes_on_after_the_server_was_killed(console_process: ConsoleProcess, shared_cast: Cast) -> None:
+    body = os.urandom(20 << 20)
+    token = shared_cast.token("bob")
+    with console_process.client(token, **TUS) as client:
+        location = begin(client, shared_cast, len(body))
+        half = HalfSentPatch(console_process, token, location, body[: 15 << 20], **{"Content-Length": str(len(body))})
+        until(lambda: offset_of(client, location) >= 8 << 20)
+        console_process.kill()
+        half.leave()
+    console_process.start()
+    with console_process.client(token, **TUS) as client:
+        offset = offset_of(client, location)
+        assert 8 << 20 <= offset <= 15 << 20
+        assert patch(client, location, offset, body[offset:]).status_code == 204
+    assert staging_path(row(location).pk).read_bytes() == body
+    assert row(location).state == UploadState.RECEIVED
