@@ -7,6 +7,8 @@ import ssl
 from collections.abc import Callable
 from typing import Protocol
 
+from serving_node.wire.memory import keep_large_buffers
+
 # One read is at most this many bytes; larger messages are received into a buffer of their own.
 RECEIVE_BYTES = 256 * 1024
 _TICK_SECONDS = 1.0
@@ -55,6 +57,7 @@ class Listener:
             OSError: the address cannot be bound.
         """
         loop = asyncio.get_running_loop()
+        keep_large_buffers()
         self._server = await loop.create_server(
             self._make, host, port, ssl=tls, backlog=1024, reuse_port=reuse_port or None
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -95,6 +96,8 @@ class GrpcConnection(asyncio.BufferedProtocol):
         if not self._listener.add(self):
             self._transport.abort()
             return
+        # clients keep idle connections for hours: the kernel finds out which of them have vanished
+        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self.flush()
 
     def get_buffer(self, sizehint: int) -> memoryview:

@@ -14,7 +14,10 @@ from collections.abc import Iterable
 from hpack import Decoder, HPACKError
 from hpack.table import HeaderTable
 
-_MEMO_ENTRIES = 128
+# Bounds on what one connection may keep: blocks, bytes of a block, bytes of its headers.
+_MEMO_ENTRIES = 64
+_MEMO_BLOCK_BYTES = 1024
+_MEMO_LIST_BYTES = 4096
 _STATIC_NAMES = {name: index for index, (name, _) in reversed(list(enumerate(HeaderTable.STATIC_TABLE, 1)))}
 _STATIC_FIELDS = {pair: index for index, pair in enumerate(HeaderTable.STATIC_TABLE, 1) if pair[1]}
 _PSEUDO = frozenset({b":method", b":scheme", b":authority", b":path"})
@@ -80,10 +83,11 @@ class HeaderDecoder:
         except KeyError:
             pass
         before = self._table.state()
-        headers = validate_request(self._decode(block))
+        pairs = self._decode(block)
+        headers = validate_request(pairs)
         if self._table.state() != before:
             self._memo.clear()
-        else:
+        elif len(block) <= _MEMO_BLOCK_BYTES and sum(len(n) + len(v) for n, v in pairs) <= _MEMO_LIST_BYTES:
             if len(self._memo) >= _MEMO_ENTRIES:
                 self._memo.clear()
             self._memo[block] = headers
