@@ -64,7 +64,7 @@ def model_families(series: Iterable[ModelSeries]) -> list[Family]:
                 COUNTER, models, lambda s: s.execution_count),
         _family("nv_inference_request_duration_us",
                 "Cumulative inference request duration in microseconds (includes cached requests)",
-                COUNTER, models, lambda s: (s.success.ns + s.fail.ns) // 1000),
+                COUNTER, models, lambda s: s.success.ns // 1000),
     ]  # fmt: skip
     for name, what, counter in _DURATIONS:
         family = Family(name, f"Cumulative {what} duration in microseconds", COUNTER)

@@ -170,7 +170,7 @@ class DynamicBatcher:
         count = rows = 0
         key = None
         for request in self._queue.walk():
-            size = request.batch_size
+            size = request.batch_size or 1  # no rows still cost a place
             if count:
                 if rows + size > largest and not found.best_count:
                     # no preferred size can be reached any more: what is there counts as one

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from serving_node.backends.onnxruntime import bfloat16
 from serving_node.backends.onnxruntime.failures import load_sentence, run_sentence
 from serving_node.backends.onnxruntime.settings import SessionSettings, prepare_environment, session_settings
 from serving_node.contract.errors import ErrorCode
@@ -54,6 +55,8 @@ class OnnxInstance:
         self._has_rows = config.max_batch_size > 0
         signature = _signature(session)
         self._datatypes = {tensor.name: tensor.datatype for tensor in signature.outputs}
+        self._raw_inputs = frozenset(tensor.name for tensor in signature.inputs if tensor.datatype == "BF16")
+        self._has_bfloat16 = bool(self._raw_inputs) or "BF16" in self._datatypes.values()
         self._outputs = [output.name for output in config.output]
         self._options = None
         if settings.shrink_arena:
@@ -71,7 +74,10 @@ class OnnxInstance:
         names = self._wanted(requests)
         execution.inputs_ready_ns = time.monotonic_ns()
         try:
-            arrays = self._session.run(names, feed, self._options)
+            if self._has_bfloat16:
+                arrays = bfloat16.run(self._session, names, feed, self._raw_inputs, self._options)
+            else:
+                arrays = self._session.run(names, feed, self._options)
         except Exception as error:
             raise InferenceError(ErrorCode.INTERNAL, run_sentence(str(error))) from error
         execution.computed_ns = time.monotonic_ns()
@@ -146,6 +152,9 @@ class OnnxModel:
         first = source.devices[0]
         session = self._open(first, source.config)
         self._signature = _signature(session)
+        datatypes = {tensor.datatype for tensor in (*self._signature.inputs, *self._signature.outputs)}
+        if "BF16" in datatypes and first.kind is not DeviceKind.CPU:
+            raise InferenceError(ErrorCode.UNSUPPORTED, "models with BF16 inputs or outputs are served on the CPU only")
         self._sessions[first] = session
 
     def signature(self) -> ModelSignature:

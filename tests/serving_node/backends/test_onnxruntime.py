@@ -115,6 +115,15 @@ def model_dtype(datatype: str) -> np.dtype:
     return np.dtype(datatype.replace("FP", "float").replace("UINT", "uint").replace("INT", "int"))
 
 
+async def test_bfloat16_travels_as_raw_bits(tmp_path: Path) -> None:
+    folder = onnx_models.save_identity(tmp_path / "1" / "model.onnx", TensorProto.BFLOAT16, ["N", 2]).parent
+    model = await load(folder)
+    data = np.array([[0x3F80, 0xC000], [1, 2]], np.uint16)
+    responses = await infer(model, *([Tensor.from_numpy("x", part, "BF16")] for part in (data[:1], data[1:])))
+    assert [arrays(response)["y"].tolist() for response in responses] == [[[0x3F80, 0xC000]], [[1, 2]]]
+    await model.close()
+
+
 async def test_strings_are_utf8_and_a_bad_one_fails_alone(tmp_path: Path) -> None:
     folder = onnx_models.save_identity(tmp_path / "1" / "model.onnx", TensorProto.STRING, ["N", 2]).parent
     model = await load(folder, 'backend: "onnxruntime" instance_group { count: 1 kind: KIND_CPU }')
@@ -134,6 +143,17 @@ async def test_views_at_odd_addresses_are_taken(tmp_path: Path) -> None:
     data = np.arange(4, dtype=np.float32).tobytes()
     (response,) = await infer(model, [Tensor("x", "FP32", (1, 4), memoryview(b"\x00" + data)[1:])])
     assert bytes(response.outputs[0].data) == data
+    await model.close()
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (2, 0)])
+async def test_empty_tensors_are_served(tmp_path: Path, shape: tuple[int, int]) -> None:
+    folder = onnx_models.save_identity(tmp_path / "1" / "model.onnx", TensorProto.FLOAT, ["N", "K"]).parent
+    config = 'backend: "onnxruntime" max_batch_size: 4 dynamic_batching { } instance_group { kind: KIND_CPU count: 1 }'
+    model = await load(folder, config)
+    responses = await infer(model, *[[Tensor("x", "FP32", shape, b"")]] * 2)
+    for response in responses:
+        assert arrays(response)["y"].shape == shape
     await model.close()
 
 

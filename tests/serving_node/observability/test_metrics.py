@@ -48,6 +48,7 @@ def test_text_has_triton_names_and_numbers() -> None:
     expected = {
         "nv_inference_count": 1,
         "nv_inference_exec_count": 1,
+        "nv_inference_request_duration_us": 10_000,
         "nv_inference_queue_duration_us": 2000,
         "nv_inference_compute_input_duration_us": 1000,
         "nv_inference_compute_infer_duration_us": 4000,
