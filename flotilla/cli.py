@@ -39,6 +39,8 @@ def up(port: int, node_port: int, data_dir: Path | None, no_node: bool, db_user:
         raise click.ClickException(
             "flotilla up needs the control plane: pip install 'flotilla[console,embedded,node,onnx]'"
         )
+    # everything that any of our processes makes is private unless it says otherwise
+    os.umask(0o077)
     folder = DataFolder((data_dir or settings.default_data_dir()).absolute())
     try:
         folder.acquire()

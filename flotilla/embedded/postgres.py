@@ -11,6 +11,7 @@ import hashlib
 import importlib.util
 import os
 import pwd
+import secrets
 import shutil
 import stat
 import subprocess
@@ -96,15 +97,24 @@ def _places_for(user: str, data_dir: Path, package: Path) -> tuple[Path, Path]:
         raise EmbeddedError(f"PostgreSQL does not run as root, and there is no user {user!r} to run it as.") from None
     home = data_dir / "postgres"
     if not _reachable_by_others(data_dir):
-        digest = hashlib.sha256(str(data_dir.resolve()).encode()).hexdigest()[:12]
-        home = _ROOT_HOME / f"{data_dir.resolve().name}-{digest}"
+        home = _home_elsewhere(data_dir)
     home.mkdir(parents=True, exist_ok=True)
+    if home.is_relative_to(_ROOT_HOME):
+        _ROOT_HOME.chmod(0o755)
     os.chown(home, account.pw_uid, account.pw_gid)
     home.chmod(0o700)
     binaries = package / _INSTALL / "bin"
     if _reachable_by_others(binaries) and (binaries / "postgres").stat().st_mode & stat.S_IXOTH:
         return home, binaries
     return home, _copied_binaries(package)
+
+
+def _home_elsewhere(data_dir: Path) -> Path:
+    """Return the folder under /var/lib/flotilla that belongs to this data folder; a new data folder gets a new one."""
+    pointer = data_dir / "postgres-home"
+    if not pointer.exists():
+        pointer.write_text(str(_ROOT_HOME / f"{data_dir.resolve().name}-{secrets.token_hex(6)}"))
+    return Path(pointer.read_text())
 
 
 def _reachable_by_others(path: Path) -> bool:

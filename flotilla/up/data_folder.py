@@ -33,7 +33,10 @@ class DataFolder:
         Raises:
             AlreadyRunning: somebody else holds it.
         """
-        self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not self.path.exists():
+            self.path.mkdir(parents=True)
+            # others may pass through (as root, PostgreSQL runs as another user) but neither list nor read anything
+            self.path.chmod(0o711)
         lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -66,7 +66,7 @@ class Stack:
 
     def control_plane(self) -> list[ProcessSpec]:
         """Web server, workers, beat and the observer."""
-        celery = [sys.executable, "-m", "celery", "-A", "workers.celery"]
+        celery = [sys.executable, "-m", "celery", "--quiet", "-A", "workers.celery"]
         worker = [*celery, "worker", "--loglevel=INFO", "--without-gossip", "--without-mingle"]
         web_port = self.options.port
 

@@ -18,7 +18,7 @@ def test_secret_is_made_once_with_mode_0600(tmp_path: Path) -> None:
     assert len(first) >= 32
     assert folder.secret("secret-key") == first
     assert stat.S_IMODE(folder.secret_file("secret-key").stat().st_mode) == 0o600
-    assert stat.S_IMODE((tmp_path / "data").stat().st_mode) == 0o700
+    assert stat.S_IMODE((tmp_path / "data").stat().st_mode) == 0o711
 
 
 def test_second_holder_is_told_where_the_first_one_is(tmp_path: Path) -> None:
