@@ -54,6 +54,7 @@ class _Opened:
     rules: IoRules
     model: BackendModel
     instances: list[tuple[str, BackendInstance]]
+    memory_bytes: int
 
     def close(self) -> None:
         """Free everything; used when a later step fails."""
@@ -86,19 +87,22 @@ async def load_served_model(
     source.CopyFrom(config)
     source.name = source.name or name
     loader = _Loader(name, version, version_dir, source, backends, gpu_count, auto_complete)
-    opening = asyncio.ensure_future(asyncio.to_thread(loader.open))
+    preparing = asyncio.ensure_future(_prepare(loader, on_warming))
     try:
-        opened = await asyncio.shield(opening)
+        opened = await asyncio.shield(preparing)
     except asyncio.CancelledError:
-        opening.add_done_callback(_close_abandoned)
+        preparing.add_done_callback(_close_abandoned)
         raise
-    try:
-        if on_warming is not None:
-            on_warming()
-        await asyncio.to_thread(loader.warm, opened)
-    except BaseException:
-        await asyncio.to_thread(opened.close)
+    except InferenceError as error:
+        log.warning("model.load_failed", model=name, version=version, unit=unit, reason=error.message)
         raise
+    load_seconds = time.monotonic() - started
+    log.info("model.loaded", model=name, version=version, unit=unit, seconds=round(load_seconds, 3))
+    return _served(opened, name, version, unit, load_seconds)
+
+
+def _served(opened: _Opened, name: str, version: int, unit: str, load_seconds: float) -> ServedModel:
+    """Start the scheduler of a warm model. On the loop."""
     statistics = ModelStatistics()
     scheduler = Scheduler(
         name=name,
@@ -108,8 +112,6 @@ async def load_served_model(
         statistics=statistics,
         on_closed=opened.model.close,
     )
-    load_seconds = time.monotonic() - started
-    log.info("model.loaded", model=name, version=version, unit=unit, seconds=round(load_seconds, 3))
     return ServedModel(
         name=name,
         version=version,
@@ -122,14 +124,26 @@ async def load_served_model(
         statistics=statistics,
         max_batch_size=opened.config.max_batch_size,
         load_seconds=load_seconds,
-        memory_bytes=opened.model.memory_bytes(),
+        memory_bytes=opened.memory_bytes,
     )
 
 
-def _close_abandoned(opening: asyncio.Future[_Opened]) -> None:
+async def _prepare(loader: _Loader, on_warming: Callable[[], None] | None) -> _Opened:
+    opened = await asyncio.to_thread(loader.open)
+    try:
+        if on_warming is not None:
+            on_warming()
+        await asyncio.to_thread(loader.warm, opened)
+    except BaseException:
+        await asyncio.to_thread(opened.close)
+        raise
+    return opened
+
+
+def _close_abandoned(preparing: asyncio.Future[_Opened]) -> None:
     """Free what a cancelled load opened all the same: a thread cannot be stopped."""
-    if not opening.cancelled() and opening.exception() is None:
-        asyncio.get_running_loop().run_in_executor(None, opening.result().close)
+    if not preparing.cancelled() and preparing.exception() is None:
+        asyncio.get_running_loop().run_in_executor(None, preparing.result().close)
 
 
 def devices_of(config: ModelConfig) -> list[tuple[str, Device]]:
@@ -190,7 +204,7 @@ class _Loader:
                 instance.close()
             model.close()
             raise
-        return _Opened(config, signature, rules, model, instances)
+        return _Opened(config, signature, rules, model, instances, model.memory_bytes())
 
     def warm(self, opened: _Opened) -> None:
         """Warm up every instance."""
