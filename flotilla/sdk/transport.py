@@ -36,6 +36,7 @@ class Transport:
         headers = {"User-Agent": "flotilla-sdk", "Accept": "application/json"}
         if token:
             headers["Authorization"] = f"Bearer {token}"
+        self._origin = url
         self._client = httpx2.Client(base_url=f"{url}/api/v1/", headers=headers, timeout=_TIMEOUT)
 
     def close(self) -> None:
@@ -52,16 +53,18 @@ class Transport:
         headers: Mapping[str, str] | None = None,
         params: Mapping[str, str] | None = None,
     ) -> httpx2.Response:
-        """Send and return a response below 400.
+        """Send and return a response below 400. ``path`` is below ``/api/v1/``, or absolute as in a Location header.
 
         Raises:
             ApiError: the console answered with an error, or could not be reached (code ``unreachable``).
         """
+        # the client would put an absolute path below its base address
+        target = f"{self._origin}{path}" if path.startswith("/") else path
         pauses = iter(_RETRY_PAUSES_SECONDS if method in _REPEATABLE else ())
         while True:
             try:
                 response = self._client.request(
-                    method, path, json=json, content=content, headers=dict(headers or {}), params=dict(params or {})
+                    method, target, json=json, content=content, headers=dict(headers or {}), params=dict(params or {})
                 )
             except httpx2.HTTPError as error:
                 problem = ApiError(0, "unreachable", f"Cannot reach {self._client.base_url}: {error}")
