@@ -35,7 +35,7 @@ from serving_node.repository.blob_store import BlobStore
 from serving_node.repository.convergence import Limits
 from serving_node.repository.desired_state import DesiredState
 from serving_node.repository.fetcher import BlobFetcher
-from serving_node.repository.inventory import take_inventory
+from serving_node.repository.inventory import take_inventory, usable_gpus
 from serving_node.repository.loading import LoadOrder
 from serving_node.repository.membership import Membership, MembershipError
 from serving_node.repository.repository import ModelRepository
@@ -299,7 +299,7 @@ class _Loader:
             version_dir=order.directory,
             config=order.config,
             backends=self._backends,
-            gpu_count=self._gpu_count,
+            gpu_count=usable_gpus(order.config.backend, self._gpu_count),
             unit=order.unit,
             auto_complete=self._auto_complete,
             on_warming=order.on_warming,

@@ -20,6 +20,9 @@ _ENGINES = {
     "tensorrt": ("tensorrt",),
     "openvino": ("openvino",),
 }
+# backend -> distribution that can use GPUs; the build for CPUs has another name
+_GPU_BUILDS = {"onnxruntime": "onnxruntime-gpu"}
+_CPU_ONLY = frozenset({"identity"})
 
 
 def take_inventory(labels: Mapping[str, str]) -> dict[str, Any]:
@@ -46,6 +49,14 @@ def installed_version(distribution: str) -> str | None:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
         return None
+
+
+def usable_gpus(backend: str, gpu_count: int) -> int:
+    """Return how many of the machine's GPUs a backend can use: none without its build for them."""
+    needs = _GPU_BUILDS.get(backend)
+    if backend in _CPU_ONLY or (needs is not None and installed_version(needs) is None):
+        return 0
+    return gpu_count
 
 
 def _backends() -> dict[str, str]:
