@@ -159,6 +159,7 @@ class DataPlane:
             if not models:
                 sentence = f"requested model version is not available for model '{name}'"
                 raise InferenceError(ErrorCode.INVALID_ARG, sentence)
+        models = list({id(model.statistics): model for model in models}.values())
         models.sort(key=lambda model: (model.name, model.version))
         return [model.statistics.to_proto(model.name, model.version, model.memory_bytes) for model in models]
 
@@ -191,13 +192,18 @@ class DataPlane:
         return self._logs.update(settings)
 
     def model_series(self) -> list[ModelSeries]:
-        """Return what the metrics need, one entry for each ready version."""
-        return [
-            ModelSeries(
-                model.name, str(model.version), model.statistics, model.scheduler.pending_count(), model.load_seconds
-            )
-            for model in self._repository.models()
-        ]
+        """Return what the metrics need, one entry for each ready version; units of one version share theirs."""
+        series: dict[int, ModelSeries] = {}
+        for model in self._repository.models():
+            pending = model.scheduler.pending_count()
+            known = series.get(id(model.statistics))
+            if known is not None:
+                series[id(model.statistics)] = replace(known, pending_count=known.pending_count + pending)
+            else:
+                series[id(model.statistics)] = ModelSeries(
+                    model.name, str(model.version), model.statistics, pending, model.load_seconds
+                )
+        return list(series.values())
 
     def _refuse_when_joined(self) -> None:
         if self._joined:

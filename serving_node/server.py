@@ -303,6 +303,7 @@ class _Loader:
             unit=order.unit,
             auto_complete=self._auto_complete,
             on_warming=order.on_warming,
+            statistics=order.statistics,
         )
 
 

@@ -346,7 +346,10 @@ class DesiredState:
         config = self._steps.config(record.name, unit)
         folder = self._steps.folder(record.name, unit)
         begun = time.monotonic()
-        order = LoadOrder(record.name, unit.version, folder, config, unit.unit, warming)
+        # Counters are told by version: when another config of it takes over, they must go on and not fall.
+        others = [other for other in self.table.versions(record.name) if other.version == unit.version]
+        statistics = others[0].statistics if others else None
+        order = LoadOrder(record.name, unit.version, folder, config, unit.unit, warming, statistics)
         record.served = await self._loader(order)
         record.load_seconds = round(time.monotonic() - begun, 3)
         if self._stopping:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from serving_node.contract.proto import model_config_pb2
+from serving_node.observability.statistics import ModelStatistics
 from serving_node.scheduling.served_model import ServedModel
 
 
@@ -15,7 +16,8 @@ from serving_node.scheduling.served_model import ServedModel
 class LoadOrder:
     """One version to load from its folder. ``config`` has name and backend; it is neither completed nor validated.
 
-    ``on_warming`` is called on the loop's thread when the model is loaded and begins to warm up.
+    ``on_warming`` is called on the loop's thread when the model is loaded and begins to warm up. ``statistics`` are
+    those of another unit of the same version, which the new one goes on counting in.
     """
 
     name: str
@@ -24,6 +26,7 @@ class LoadOrder:
     config: model_config_pb2.ModelConfig
     unit: str = ""
     on_warming: Callable[[], None] | None = None
+    statistics: ModelStatistics | None = None
 
 
 class Loader(Protocol):

@@ -74,10 +74,12 @@ async def load_served_model(
     unit: str = "",
     auto_complete: bool = True,
     on_warming: Callable[[], None] | None = None,
+    statistics: ModelStatistics | None = None,
 ) -> ServedModel:
     """Return the version, completed, validated, warmed up and ready.
 
     ``config`` has its backend; it is not changed. ``on_warming`` is called on the loop when warm-up begins.
+    ``statistics`` are those of another unit of the same version that the new one goes on counting in.
 
     Raises:
         InferenceError: with one sentence why the version cannot be served. Nothing is left behind.
@@ -98,12 +100,13 @@ async def load_served_model(
         raise
     load_seconds = time.monotonic() - started
     log.info("model.loaded", model=name, version=version, unit=unit, seconds=round(load_seconds, 3))
-    return _served(opened, name, version, unit, load_seconds)
+    return _served(opened, name, version, unit, load_seconds, statistics or ModelStatistics())
 
 
-def _served(opened: _Opened, name: str, version: int, unit: str, load_seconds: float) -> ServedModel:
+def _served(
+    opened: _Opened, name: str, version: int, unit: str, load_seconds: float, statistics: ModelStatistics
+) -> ServedModel:
     """Start the scheduler of a warm model. On the loop."""
-    statistics = ModelStatistics()
     scheduler = Scheduler(
         name=name,
         version=version,

@@ -94,6 +94,28 @@ def test_node_joins_serves_and_is_read_only_for_others(launch: Launch, plane: Co
     assert node.end() == 0
 
 
+def successes(node: NodeProcess) -> float:
+    text = httpx2.get(f"http://127.0.0.1:{node.metrics}/metrics", verify=False, trust_env=False).text
+    lines = [line for line in text.splitlines() if line.startswith("nv_inference_request_success{")]
+    assert len(lines) == 1, "one series for each version"
+    return float(lines[0].split()[-1])
+
+
+def test_node_counters_go_on_when_another_config_of_a_version_takes_over(launch: Launch, plane: ControlPlane) -> None:
+    node = launch()
+    eventually(lambda: plane.joins, "the node joins")
+    slow = plane.unit(1, doubling_model())
+    quick = replace(plane.unit(1, doubling_model(), max_batch_size=2), unit="u1-quick")
+    counts = []
+    for generation, units, weights in ((1, (slow,), (100,)), (2, (slow, quick), (50, 50)), (3, (quick,), (100,))):
+        plane.put(node, desired(generation, *units, weights=weights))
+        plane.until_applied(node, generation)
+        for _ in range(10):
+            infer(node)
+        counts.append(successes(node))
+    assert counts == [10, 20, 30]
+
+
 def test_node_failed_replacement_keeps_serving(launch: Launch, plane: ControlPlane) -> None:
     node = launch()
     eventually(lambda: plane.joins, "the node joins")
