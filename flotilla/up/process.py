@@ -51,9 +51,10 @@ class SupervisedProcess:
     Concurrency: all methods on the loop of the main thread; the parent-death signal follows the *thread* that forks.
     """
 
-    def __init__(self, spec: ProcessSpec, say: Say, log_folder: Path) -> None:
+    def __init__(self, spec: ProcessSpec, say: Say, log_folder: Path, on_spawn: Callable[[], None]) -> None:
         self.spec = spec
         self._say = say
+        self._on_spawn = on_spawn
         self._log_path = log_folder / f"{spec.name}.log"
         self._child: asyncio.subprocess.Process | None = None
         self._readers: list[asyncio.Task[None]] = []
@@ -126,6 +127,7 @@ class SupervisedProcess:
         )
         self._readers = [task for task in self._readers if not task.done()]
         self._readers.append(asyncio.create_task(self._copy_output(self._child)))
+        self._on_spawn()
 
     async def _copy_output(self, child: asyncio.subprocess.Process) -> None:
         assert child.stdout is not None

@@ -30,6 +30,7 @@ class Supervisor:
     folder: DataFolder
     _running: list[SupervisedProcess] = field(default_factory=list)
     _stop: asyncio.Event = field(default_factory=asyncio.Event)
+    _state: str = "starting"
 
     async def run(self) -> None:
         """Start everything, print where it is, wait for SIGINT or SIGTERM, stop everything.
@@ -60,7 +61,7 @@ class Supervisor:
     async def _start(self, stack: Stack) -> None:
         self._refuse_occupied_ports()
         (self.folder.path / "logs").mkdir(exist_ok=True, mode=0o700)
-        self._write_run_info(stack, "starting")
+        self._write_run_info()
         await asyncio.to_thread(stack.prepare_servers)
         for spec in stack.servers:
             await self._launch(spec)
@@ -72,7 +73,8 @@ class Supervisor:
             await self._launch(spec)
         if self.options.with_node:
             await self._launch_node(stack)
-        self._write_run_info(stack, "running")
+        self._state = "running"
+        self._write_run_info()
         self._announce(stack, first_start)
 
     async def _launch_node(self, stack: Stack) -> None:
@@ -84,10 +86,9 @@ class Supervisor:
         await self._launch(stack.node(join_token_file(self.folder, token)))
 
     async def _launch(self, spec: ProcessSpec) -> None:
-        process = SupervisedProcess(spec, self._say, self.folder.path / "logs")
+        process = SupervisedProcess(spec, self._say, self.folder.path / "logs", self._write_run_info)
         self._running.append(process)
         await process.start()
-        self._write_pids()
 
     async def _command(self, stack: Stack, module: str, *arguments: str) -> str:
         """Run ``python -m module arguments`` to its end and return what it printed."""
@@ -127,13 +128,16 @@ class Supervisor:
                 option = "--port" if name == "console" else "--node-port"
                 raise ProcessFailed(f"Port {port} ({name}) is in use by another program. Choose another: {option}.")
 
-    def _write_run_info(self, stack: Stack, state: str) -> None:
-        self.folder.write_run_info({"pid": os.getpid(), "url": stack.url, "state": state})
-
-    def _write_pids(self) -> None:
-        info = self.folder.read_run_info()
-        info["processes"] = {process.spec.name: process.pid for process in self._running}
-        self.folder.write_run_info(info)
+    def _write_run_info(self) -> None:
+        """Tell other commands where we are; again whenever a child gets a new process id."""
+        self.folder.write_run_info(
+            {
+                "pid": os.getpid(),
+                "url": f"http://127.0.0.1:{self.options.port}",
+                "state": self._state,
+                "processes": {process.spec.name: process.pid for process in self._running},
+            }
+        )
 
     def _announce(self, stack: Stack, first_start: dict[str, Any]) -> None:
         lines = ["", f"  Flotilla is running: {stack.url}"]
