@@ -46,11 +46,6 @@ class Totals:
     histograms: Mapping[str, Histogram] = field(default_factory=dict)
     pending: float = 0.0
 
-    @property
-    def is_idle(self) -> bool:
-        """Return whether nothing happened and nothing waits."""
-        return not self.pending and not any(self.counters.values())
-
 
 @dataclass(frozen=True, slots=True)
 class Host:

@@ -84,7 +84,8 @@ def store_scrape(
     seconds = now.timestamp() // BUCKET_SECONDS * BUCKET_SECONDS
     bucket = datetime.fromtimestamp(seconds, tz=now.tzinfo) - timedelta(seconds=BUCKET_SECONDS)
     changes = {} if before is None else difference(before, current)
-    rows = [_sample(bucket, node_id, key, change) for key, change in changes.items() if not change.is_idle]
+    # Idle units get rows too: a rate of zero is not the same as not knowing.
+    rows = [_sample(bucket, node_id, key, change) for key, change in changes.items()]
     samples_write(rows, [_node_sample(bucket, node_id, host(points))])
     telemetry.publish("metrics", {"bucket": bucket.isoformat(), "node": str(node_id)})
     return current
