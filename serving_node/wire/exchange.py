@@ -94,6 +94,7 @@ class HttpExchange:
         if self.done or self.streaming:
             raise RuntimeError("the exchange is already answered")
         self.done = True
+        self.on_disconnect = None  # it refers to the request: without this, tensors would wait for the cycle collector
         length = 0
         for part in body:
             length += part.nbytes if type(part) is memoryview else len(part)
@@ -137,6 +138,7 @@ class HttpExchange:
         if not self.streaming or self.done:
             raise RuntimeError("the exchange does not stream")
         self.done = True
+        self.on_disconnect = None
         self._connection.write(self, [] if self._old or self.method == "HEAD" else [b"0\r\n\r\n"])
 
     def _end_head(self, head: list[bytes]) -> None:

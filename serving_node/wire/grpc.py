@@ -144,6 +144,7 @@ class GrpcCall:
         if self.done:
             return
         self.done = True
+        self.on_cancel = None  # it refers to the request: without this, tensors would wait for the cycle collector
         parts.insert(0, _PREFIX.pack(0, size))
         self._owner.http2.respond(self._stream, _HEAD, parts, size + 5, _OK)
         self._owner.flush()
@@ -165,6 +166,7 @@ class GrpcCall:
         if self.done:
             return
         self.done = True
+        self.on_cancel = None
         self._own = None
         http2 = self._owner.http2
         if self._headers_sent:
@@ -262,8 +264,9 @@ class GrpcCall:
         self._own = None
         if not self.done:
             self.done = True
-            if self.on_cancel is not None:
-                self.on_cancel()
+            on_cancel, self.on_cancel = self.on_cancel, None
+            if on_cancel is not None:
+                on_cancel()
 
     # -- receiving
 

@@ -159,8 +159,9 @@ class Http1Connection(asyncio.BufferedProtocol):
         self._own = None
         for exchange in exchanges:
             exchange.done = True
-            if exchange.on_disconnect is not None:
-                exchange.on_disconnect()
+            on_disconnect, exchange.on_disconnect = exchange.on_disconnect, None
+            if on_disconnect is not None:
+                on_disconnect()
 
     def pause_writing(self) -> None:
         """Called by the event loop: the client reads too slowly."""

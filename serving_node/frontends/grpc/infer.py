@@ -75,10 +75,16 @@ class _UnaryInfer:
         if STICKY_HEADER in call.metadata:
             request.sticky_key = call.metadata[STICKY_HEADER].decode("utf-8", "replace")
         call.on_cancel = request.cancel
-        self._service.dataplane.infer(request)
+        try:
+            self._service.dataplane.infer(request)
+        except BaseException:
+            self._request = None
+            raise
 
     def on_response(self, response: InferenceResponse) -> None:
-        call = self._call
+        call, request = self._call, self._request
+        if response.final:
+            self._request = None  # they refer to each other: tensors must not wait for the cycle collector
         if call.done:
             return
         if response.error is not None:
@@ -89,9 +95,9 @@ class _UnaryInfer:
             if merged is None:
                 return
             response = merged
-        assert self._request is not None
+        assert request is not None
         try:
-            parts, size = self._service.codec.encode(self._request, response)
+            parts, size = self._service.codec.encode(request, response)
         except Exception as error:
             _fail(call, error)
             return
@@ -208,6 +214,7 @@ class _Session:
 
     def _end(self, slot: _Slot) -> None:
         slot.ended = True
+        slot.request = None  # they refer to each other: without this, tensors would wait for the cycle collector
         slots = self._slots
         while slots:
             first = slots[0]
