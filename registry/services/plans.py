@@ -145,6 +145,8 @@ def deployment_plan(
     """
     require(actor, "project.view", model)
     deployment = Deployment.objects.filter(model=model, fleet=fleet).first()
+    if deployment is None and not spec.served_name:
+        spec = replace(spec, served_name=_free_name(model, fleet))
     resolved = spec_resolve(model=model, spec=spec, deployment=deployment)
     _require_free_name(model, fleet, resolved.spec.served_name)
     applied = DeploymentSpec.from_json(deployment.spec) if deployment is not None else DeploymentSpec()
@@ -164,7 +166,7 @@ def deployment_plan(
         required_approvals=max(1, fleet.environment.required_approvals) if needs else 0,
         nodes=tuple(_node_change(node, deployment, resolved) for node in nodes),
         routes=_route_changes(applied, resolved.spec),
-        warnings=tuple(_warnings(nodes, resolved)),
+        warnings=tuple(_warnings(nodes, model, resolved)),
         is_noop=applied == resolved.spec,
     )
 
@@ -265,16 +267,32 @@ def _contradictions(version: ModelVersion, config: ConfigRevision, field: str) -
     return [{"field": f"{field}.{error.field}" if error.field else field, "message": error.message} for error in found]
 
 
-def _require_free_name(model: RegisteredModel, fleet: Fleet, served_name: str) -> None:
+def _free_name(model: RegisteredModel, fleet: Fleet) -> str:
+    """Return the name that a first deployment gets by itself: the model's, with the fleet's where that is taken."""
+    return model.slug if _holder(model, fleet, model.slug) is None else f"{model.slug}-{fleet.slug}"
+
+
+def _holder(model: RegisteredModel, fleet: Fleet, served_name: str) -> Deployment | None:
+    """Return another deployment that serves the name on the fleet, or on a node that both fleets share.
+
+    Two deployments under one name on one node would mix their traffic: what needs no approval in one environment
+    would change what needs it in the other.
+    """
     others = Deployment.objects.filter(served_name=served_name).exclude(model=model, fleet=fleet)
     for other in others.select_related("fleet"):
-        same = other.fleet_id == fleet.id
-        if same or nodes_of(fleet).filter(labels__contains=other.fleet.selector).exists():
-            raise Conflict(
-                _("The name “%(name)s” is served on fleet %(fleet)s by another deployment; choose another served name.")
-                % {"name": served_name, "fleet": other.fleet.slug},
-                errors=[{"field": "served_name", "message": _("This name is taken.")}],
-            )
+        if other.fleet_id == fleet.id or nodes_of(fleet).filter(labels__contains=other.fleet.selector).exists():
+            return other
+    return None
+
+
+def _require_free_name(model: RegisteredModel, fleet: Fleet, served_name: str) -> None:
+    holder = _holder(model, fleet, served_name)
+    if holder is not None:
+        raise Conflict(
+            _("The name “%(name)s” is served on fleet %(fleet)s by another deployment; choose another served name.")
+            % {"name": served_name, "fleet": holder.fleet.slug},
+            errors=[{"field": "served_name", "message": _("This name is taken.")}],
+        )
 
 
 def _approval(fleet: Fleet, applied: DeploymentSpec, wanted: DeploymentSpec, applied_before: bool) -> tuple[bool, str]:
@@ -337,9 +355,10 @@ def _route_changes(before: DeploymentSpec, after: DeploymentSpec) -> tuple[Route
     return tuple(changes)
 
 
-def _warnings(nodes: Sequence[ServingNode], resolved: ResolvedSpec) -> list[str]:
-
+def _warnings(nodes: Sequence[ServingNode], model: RegisteredModel, resolved: ResolvedSpec) -> list[str]:
     warnings = []
+    if resolved.spec.served_name != model.slug:
+        warnings.append(_("It is served under the name “%(name)s”.") % {"name": resolved.spec.served_name})
     if not nodes:
         warnings.append(_("No node belongs to this fleet yet; the deployment waits for one."))
     silent = [node.name for node in nodes if not is_reachable(node, timezone.now())]

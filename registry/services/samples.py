@@ -12,7 +12,7 @@ from typing import Any
 from django.db import connection, transaction
 
 from registry.domain.histograms import EMPTY, Histogram, decode, encode, merge
-from registry.domain.rollups import KEEP, Window, bucket_of, windows_due
+from registry.domain.rollups import KEEP, STEPS, Window, bucket_of, windows_due
 from registry.services.partitions import partitions_drop, partitions_ensure
 
 __all__ = [
@@ -97,10 +97,14 @@ def samples_write(rows: Iterable[SampleRow], node_rows: Iterable[NodeSampleRow] 
 def rollup(now: datetime) -> int:
     """Sum complete fine buckets into coarse ones and return how many coarse rows were written. Safe to repeat."""
     written = 0
-    for window in windows_due(now, newest=_edges("MAX"), oldest=_edges("MIN")):
-        with transaction.atomic(), connection.cursor() as cursor:
-            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_WRITER_LOCK])
-            written += _roll_samples(cursor, window) + _roll_gauges(cursor, window)
+    # Once for each step: the second one reads what the first has made.
+    for source, _target in STEPS:
+        for window in windows_due(now, newest=_edges("MAX"), oldest=_edges("MIN")):
+            if window.source != source:
+                continue
+            with transaction.atomic(), connection.cursor() as cursor:
+                cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_WRITER_LOCK])
+                written += _roll_samples(cursor, window) + _roll_gauges(cursor, window)
     return written
 
 
