@@ -125,7 +125,7 @@ class _Walk:
 
     def _graph(self, span: Field, depth: int) -> None:
         if depth > _MAX_DEPTH:
-            raise Malformed(f"graphs are nested more than {_MAX_DEPTH} deep")
+            raise Malformed(_("graphs are nested more than %(limit)d deep") % {"limit": _MAX_DEPTH})
         for item in self._reader.fields(span.start, span.end):
             if not item.is_span:
                 continue

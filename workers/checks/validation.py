@@ -51,6 +51,7 @@ def validate_version(operation: Operation, lease: Lease) -> Mapping[str, Any]:
         StorageFailed: the store did not take or give the bytes; trying again may help.
     """
     version = ModelVersion.objects.select_related("model").get(pk=operation.subject_id)
+    _remove_copies(version)
     if version.state == VersionState.READY:
         return {"version": str(version.pk), "number": version.number}
     if version.state != VersionState.VALIDATING:
@@ -79,6 +80,7 @@ def reject_stranded() -> int:
         reason = (last.error or {}).get("message") if last is not None else None
         text = _("The checks could not be finished: %(reason)s") % {"reason": reason or _("they were cancelled.")}
         version_reject(version=version, reason=text)
+        _remove_copies(version)
         count += 1
     return count
 
@@ -145,8 +147,7 @@ def _local_copies(version: ModelVersion, files: list[VersionFile], lease: Lease)
 
     The folder is named after the version, so that what a killed attempt left is found and removed by the next.
     """
-    folder = Path(settings.STAGING_DIR) / f"check-{version.pk}"
-    shutil.rmtree(folder, ignore_errors=True)
+    folder = _copies_folder(version)
     try:
         folder.mkdir(parents=True)
         for index, file in enumerate(_candidates(files)):
@@ -157,7 +158,15 @@ def _local_copies(version: ModelVersion, files: list[VersionFile], lease: Lease)
                 artifact_store().copy_to(file.blob.sha256, folder / CONFIG_FILE)
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        _remove_copies(version)
+
+
+def _copies_folder(version: ModelVersion) -> Path:
+    return Path(settings.STAGING_DIR) / f"check-{version.pk}"
+
+
+def _remove_copies(version: ModelVersion) -> None:
+    shutil.rmtree(_copies_folder(version), ignore_errors=True)
 
 
 def _candidates(files: list[VersionFile]) -> list[VersionFile]:

@@ -6,6 +6,8 @@ import mmap
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from django.utils.translation import gettext as _
+
 MAX_FIELDS = 20_000_000
 
 
@@ -45,11 +47,11 @@ class Reader:
         while position < end:
             self.budget -= 1
             if self.budget < 0:
-                raise Malformed(f"it has more than {MAX_FIELDS} fields")
+                raise Malformed(_("it has more than %(limit)d fields") % {"limit": MAX_FIELDS})
             key, position = self._varint(position, end)
             tag, wire_type = key >> 3, key & 7
             if tag == 0:
-                raise Malformed("a field has the number 0")
+                raise Malformed(_("a field has the number 0"))
             if wire_type == 0:
                 value, position = self._varint(position, end)
                 yield Field(tag, number=value)
@@ -64,7 +66,7 @@ class Reader:
                 yield Field(tag, start=position, end=position + length, is_span=True)
                 position += length
             else:
-                raise Malformed(f"a field has the wire type {wire_type}")
+                raise Malformed(_("a field has the wire type %(type)d") % {"type": wire_type})
 
     def text(self, span: Field, limit: int = 65_536) -> str:
         """Return a string field; bytes that are no UTF-8 and what is beyond ``limit`` are replaced or left out."""
@@ -77,7 +79,7 @@ class Reader:
             Malformed: it is larger than ``limit``.
         """
         if span.end - span.start > limit:
-            raise Malformed(f"a description has {span.end - span.start} bytes")
+            raise Malformed(_("a description has %(size)d bytes") % {"size": span.end - span.start})
         return bytes(self.data[span.start : span.end])
 
     def _varint(self, position: int, end: int) -> tuple[int, int]:
@@ -89,8 +91,11 @@ class Reader:
             value |= (byte & 0x7F) << shift
             if byte < 0x80:
                 return value, position
-        raise Malformed("a number has more than 10 bytes")
+        raise Malformed(_("a number has more than 10 bytes"))
 
     def _require(self, wanted: int, end: int) -> None:
         if wanted > end:
-            raise Malformed(f"a field ends at byte {wanted}, but only {end} are there", is_cut=True)
+            raise Malformed(
+                _("a field ends at byte %(wanted)d, but only %(end)d are there") % {"wanted": wanted, "end": end},
+                is_cut=True,
+            )

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import httpx2
+from django.utils.translation import gettext as _
 
 from serving_node.contract.control import Desired, Observed
 from serving_node.contract.errors import ContractError
@@ -39,6 +40,7 @@ class FlotillaNodeClient:
 
     def __init__(self, address: NodeAddress, *, transport: httpx2.AsyncBaseTransport | None = None) -> None:
         self._address = address
+        self._words = {"node": address.name}
         self._http = httpx2.AsyncClient(
             transport=transport,
             trust_env=False,  # a proxy from the environment must never see the admin secret
@@ -96,7 +98,7 @@ class FlotillaNodeClient:
             content = json.dumps(body, separators=(",", ":"), allow_nan=False).encode()
             headers["Content-Type"] = "application/json"
         url = self._address.admin_url.rstrip("/") + path
-        answer, _type = await self._exchange(method, url, headers=headers, content=content, query=query, wait=wait)
+        answer, _kind = await self._exchange(method, url, headers=headers, content=content, query=query, wait=wait)
         return answer
 
     async def _exchange(
@@ -121,9 +123,12 @@ class FlotillaNodeClient:
             ):
                 answer = await self._read_bounded(response)
         except (httpx2.TimeoutException, TimeoutError) as error:
-            raise NodeClientError(NodeErrorCode.TIMEOUT, f"{self._address.name} did not answer in time.") from error
+            raise NodeClientError(NodeErrorCode.TIMEOUT, _("%(node)s did not answer in time.") % self._words) from error
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-            text = f"{self._address.name} cannot be reached: {error or type(error).__name__}"
+            text = _("%(node)s cannot be reached: %(reason)s") % {
+                **self._words,
+                "reason": str(error) or type(error).__name__,
+            }
             raise NodeClientError(NodeErrorCode.UNREACHABLE, text) from error
         if response.status_code >= 300:
             raise self._refusal(response.status_code, answer)
@@ -135,7 +140,7 @@ class FlotillaNodeClient:
         async for part in response.aiter_bytes():
             size += len(part)
             if size > MAX_ANSWER_BYTES:
-                text = f"{self._address.name} sent more than {MAX_ANSWER_BYTES // 1024**2} MiB."
+                text = _("%(node)s sent more than %(limit)d bytes.") % {**self._words, "limit": MAX_ANSWER_BYTES}
                 raise NodeClientError(NodeErrorCode.TOO_LARGE, text)
             parts.append(part)
         return b"".join(parts)
@@ -149,26 +154,29 @@ class FlotillaNodeClient:
             document = None
         if isinstance(document, dict):
             text = str(document.get("error") or document.get("detail") or text)
-        return NodeClientError(code, text or f"{self._address.name} answered {status}.")
+        return NodeClientError(code, text or _("%(node)s answered %(status)d.") % {**self._words, "status": status})
 
     def _read_json(self, body: bytes) -> Any:
         try:
             return json.loads(body)
         except ValueError as error:
-            text = f"{self._address.name} sent an answer that is not JSON."
+            text = _("%(node)s sent an answer that is not JSON.") % self._words
             raise NodeClientError(NodeErrorCode.PROTOCOL, text) from error
 
     def _read_object(self, body: bytes) -> dict[str, Any]:
         document = self._read_json(body)
         if not isinstance(document, dict):
-            raise NodeClientError(NodeErrorCode.PROTOCOL, f"{self._address.name} sent JSON that is no object.")
+            raise NodeClientError(NodeErrorCode.PROTOCOL, _("%(node)s sent JSON that is no object.") % self._words)
         return document
 
     def _read_observed(self, body: bytes) -> Observed:
         try:
             return Observed.from_json(self._read_json(body))
         except ContractError as error:
-            text = f"{self._address.name} speaks another control protocol: {error.message}"
+            text = _("%(node)s speaks another control protocol: %(problem)s") % {
+                **self._words,
+                "problem": error.message,
+            }
             raise NodeClientError(NodeErrorCode.PROTOCOL, text) from error
 
 
