@@ -113,6 +113,16 @@ def seconds(value: float | None) -> str:
 
 
 @register.filter
+def seen(age_seconds: float | None) -> str:
+    """Return how long ago something was observed, in words."""
+    if age_seconds is None:
+        return _("never seen")
+    if age_seconds < 15:
+        return _("seen just now")
+    return _("seen %(age)s ago") % {"age": seconds(age_seconds)}
+
+
+@register.filter
 def short(value: object, length: int = 12) -> str:
     """Return the first characters of a digest or id."""
     return str(value or "")[:length]

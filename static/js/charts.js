@@ -17,6 +17,14 @@ function show(value, unit) {
   return `${round(value, value < 10 ? 2 : 1)}${unit === "1/s" ? "/s" : ""}`;
 }
 
+function clock(tick, step) {
+  const moment = new Date(tick * 1000);
+  if (step >= 86400) return moment.toLocaleDateString(undefined, { month: "short", day: "numeric" });
+  const parts = { hour: "2-digit", minute: "2-digit", hour12: false };
+  if (step < 60) parts.second = "2-digit";
+  return moment.toLocaleTimeString(undefined, parts);
+}
+
 class Chart {
   constructor(board, element) {
     this.board = board;
@@ -55,6 +63,7 @@ class Chart {
 
   draw() {
     this.empty.hidden = this.lines.length > 0;
+    if ("optional" in this.element.dataset) this.element.hidden = !this.lines.length;
     if (!this.lines.length) {
       this.empty.textContent = this.board.text("nodata");
       this.chart?.destroy();
@@ -92,7 +101,7 @@ class Chart {
       legend: { show: false },
       cursor: { sync: { key: "flotilla", setSeries: false }, drag: { x: true, y: false, setScale: false }, points: { size: 6 } },
       scales: { x: { time: true }, y: { range: (_plot, _low, high) => [0, high > 0 ? high * 1.1 : 1] } },
-      axes: [axis, { ...axis, size: 62, values: (_plot, ticks) => ticks.map((tick) => show(tick, this.unit)) }],
+      axes: [{ ...axis, values: (_plot, ticks, _axis, _space, step) => ticks.map((tick) => clock(tick, step)) }, { ...axis, size: 72, values: (_plot, ticks) => ticks.map((tick) => show(tick, this.unit)) }],
       series: [{}, ...this.lines.map((line) => ({ label: line.label, stroke: this.colour(line), width: 1.75, dash: line.dash, spanGaps: false, points: { show: line.values.filter((value) => value != null).length < 3 } }))],
       hooks: {
         draw: [(plot) => this.drawMarkers(plot)],

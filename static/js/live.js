@@ -7,6 +7,7 @@ const topicsOfPage = () => (document.body.dataset.topics ?? "").split(/[\s,]+/).
 const channel = "BroadcastChannel" in window ? new BroadcastChannel("flotilla-live") : null;
 
 let source = null;
+let refreshing = false;
 let leading = false;
 let wanted = new Map();
 let opened = "";
@@ -38,14 +39,19 @@ function deliver({ kind, data }) {
 export function swap(selector, html) {
   const target = document.querySelector(selector);
   if (!target) return;
+  const before = target.dataset.refreshKey;
   const fresh = new DOMParser().parseFromString(`<template>${html}</template>`, "text/html").querySelector("template").content;
   const root = fresh.firstElementChild;
   // A fragment that is the element itself replaces it, anything else is its content.
   const style = root && root.id === target.id ? "outerMorph" : "innerMorph";
-  htmx.swap({ text: html, target, swap: style, sourceElement: target }).then(() => document.dispatchEvent(new CustomEvent("flotilla:fragment", { detail: { selector } })));
+  htmx.swap({ text: html, target, swap: style, sourceElement: target }).then(() => {
+    document.dispatchEvent(new CustomEvent("flotilla:fragment", { detail: { selector } }));
+    // What depends on the viewer (buttons, forms) is not in a fragment; it is read again when the state it shows moved.
+    const after = document.querySelector(selector)?.dataset.refreshKey;
+    if (before !== undefined && after !== before && !refreshing) refresh();
+  });
 }
 
-let refreshing = false;
 export async function refresh() {
   if (refreshing) return;
   refreshing = true;
