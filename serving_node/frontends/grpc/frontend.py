@@ -3,7 +3,8 @@
 Wiring: ``GrpcFrontend(dataplane, limits, pool)``; ``await serve(host, port, tls=...)`` listens and returns the
 ``asyncio.Server`` (its sockets tell the port when 0 was asked for); ``await stop(grace_seconds)`` refuses new calls,
 lets running ones finish for that long and cuts the rest. ``pool`` may be shared with the HTTP frontend; whoever made
-it closes it. Everything runs on the thread of the event loop that ``serve`` ran on.
+it closes it; without one the frontend has its own. Everything runs on the thread of the event loop that ``serve``
+ran on.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ class GrpcFrontend:
 
     def __init__(self, dataplane: DataPlane, limits: GrpcLimits | None = None, pool: CodecPool | None = None) -> None:
         chosen = limits or GrpcLimits()
-        services = Services(dataplane, InferService(dataplane, pool or CodecPool()))
+        used_pool = pool or CodecPool()
+        self._own_pool = used_pool if pool is None else None
+        services = Services(dataplane, InferService(dataplane, used_pool))
         self._listener = Listener(
             lambda listener: GrpcConnection(services.methods, chosen, listener),
             max_connections=chosen.max_connections,
@@ -41,3 +44,5 @@ class GrpcFrontend:
     async def stop(self, grace_seconds: float) -> None:
         """Stop listening, let running calls finish, close all connections."""
         await self._listener.stop(grace_seconds)
+        if self._own_pool is not None:
+            self._own_pool.close()

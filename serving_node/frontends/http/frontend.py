@@ -3,7 +3,8 @@
 Wiring: ``HttpFrontend(dataplane, limits, pool)``; ``await serve(host, port, tls=...)`` listens and returns the
 ``asyncio.Server`` (its sockets tell the port when 0 was asked for); ``await stop(grace_seconds)`` closes the listening
 socket, lets running requests finish for that long and cuts the rest. ``pool`` may be shared with the gRPC frontend;
-whoever made it closes it. Everything runs on the thread of the event loop that ``serve`` ran on.
+whoever made it closes it; without one the frontend has its own. Everything runs on the thread of the event loop that
+``serve`` ran on.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ class HttpFrontend:
     def __init__(self, dataplane: DataPlane, limits: HttpLimits | None = None, pool: CodecPool | None = None) -> None:
         chosen = limits or HttpLimits()
         used_pool = pool or CodecPool()
+        self._own_pool = used_pool if pool is None else None
         infer = InferHandler(dataplane, used_pool, chosen.max_input_bytes)
         self._routes = RouteTable()
         self._routes.add("/v2/models/{m}{v}/infer", POST=infer.serve)
@@ -63,6 +65,8 @@ class HttpFrontend:
     async def stop(self, grace_seconds: float) -> None:
         """Stop listening, let running requests finish, close all connections."""
         await self._listener.stop(grace_seconds)
+        if self._own_pool is not None:
+            self._own_pool.close()
 
     def handle(self, exchange: HttpExchange) -> None:
         """Answer one request, now or later."""
