@@ -100,6 +100,8 @@ TEMPLATES: list[dict[str, Any]] = [
 
 DATABASE_URL = env.text("DATABASE_URL", "postgres://flotilla@127.0.0.1:7432/flotilla")
 DATABASES = {"default": dj_database_url.parse(DATABASE_URL)}
+# After a restart of PostgreSQL every pooled connection is dead: look before using one.
+DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
 # The web runs under ASGI, where persistent connections leak: it uses a pool. Workers keep one connection each.
 if env.flag("FLOTILLA_DB_POOL"):
     DATABASES["default"].setdefault("OPTIONS", {})["pool"] = {"min_size": 2, "max_size": 16, "timeout": 10}
