@@ -6,6 +6,8 @@ import json
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
+from django.utils.translation import gettext as _
+
 from console.middleware.problems import CONTENT_TYPE, problem
 
 MOST_BYTES = 16 * 1024 * 1024
@@ -40,7 +42,7 @@ class BodyLimit:
             await self._refuse(send)
 
     async def _refuse(self, send: Send) -> None:
-        document = problem(413, "The body is too large.", code="too_large")
+        document = problem(413, _("The body is too large."), code="too_large")
         headers = [(b"content-type", CONTENT_TYPE.encode()), (b"connection", b"close")]
         await send({"type": "http.response.start", "status": 413, "headers": headers})
         await send({"type": "http.response.body", "body": json.dumps(document).encode()})
