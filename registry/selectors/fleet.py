@@ -149,7 +149,7 @@ def _row(node: ServingNode, known: list[Fleet], now: datetime) -> NodeRow:
         node=node,
         observation=seen,
         is_reachable=is_reachable(node, now),
-        age_seconds=(now - seen.observed_at).total_seconds() if seen is not None else None,
+        age_seconds=max(0.0, (now - node.last_seen_at).total_seconds()) if node.last_seen_at is not None else None,
         units_ready=states.count("ready"),
         units_failed=states.count("failed"),
         units_total=len(states),

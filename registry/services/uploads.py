@@ -166,6 +166,8 @@ def upload_store(*, upload_id: uuid.UUID) -> Blob:
     if not store.exists(sha256):
         store.put_file(path, sha256)
     with transaction.atomic():
+        # The version before the blob, as everywhere, so that two callers cannot wait for each other.
+        ModelVersion.objects.select_for_update().get(pk=upload.version_id)
         Blob.objects.get_or_create(
             sha256=sha256, defaults={"blake3": blake, "size": size, "storage_key": storage_key(sha256)}
         )
