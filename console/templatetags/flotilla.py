@@ -153,22 +153,28 @@ def item(mapping: Any, key: Any) -> Any:
     return mapping.get(key, "") if hasattr(mapping, "get") else ""
 
 
+@register.filter
+def series(version: int | None) -> str:
+    """Return the colour class of a version: the same in every bar and chart of the console."""
+    return f"series-{((version or 1) - 1) % 5}"
+
+
 @register.simple_tag
-def split_bar(weights: Sequence[tuple[str, float]]) -> SafeString:
+def split_bar(weights: Sequence[tuple[int, float]]) -> SafeString:
     """Return a bar of stacked traffic weights (0..100 each) as SVG, which needs no inline style.
 
-    ``weights``: (label, percent) in the order of the series colours.
+    ``weights``: (version number, percent).
     """
     offset = 0.0
     parts = []
-    for number, (_label, percent) in enumerate(weights):
-        parts.append((number, offset, percent))
+    for version, percent in weights:
+        parts.append((series(version), offset, percent))
         offset += percent
-    label = ", ".join(f"{name} {percent:g} %" for name, percent in weights)
+    label = ", ".join(f"v{version} {percent:g} %" for version, percent in weights)
     return format_html(
         '<svg class="split-bar" viewBox="0 0 100 8" preserveAspectRatio="none" role="img" aria-label="{}">{}</svg>',
         label or _("no traffic"),
-        format_html_join("", '<rect class="series-{}" x="{}" y="0" width="{}" height="8"></rect>', parts),
+        format_html_join("", '<rect class="{}" x="{}" y="0" width="{}" height="8"></rect>', parts),
     )
 
 

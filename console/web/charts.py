@@ -23,9 +23,9 @@ MOST_MARKERS = 20
 
 
 def span_of(request: HttpRequest) -> str:
-    """Return the span in the address, one hour without one."""
-    wanted = request.GET.get("span", "1h")
-    return wanted if wanted in SPANS else "1h"
+    """Return the span in the address, 15 minutes without one."""
+    wanted = request.GET.get("span", "15m")
+    return wanted if wanted in SPANS else "15m"
 
 
 def chart_context(request: HttpRequest, deployments: Sequence[Deployment]) -> dict[str, Any]:

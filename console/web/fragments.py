@@ -45,7 +45,7 @@ def deployment_context(deployment: Deployment) -> dict[str, Any]:
     return {
         "status": status,
         "deployment": deployment,
-        "split": [(f"v{route.version.number}", float(route.weight)) for route in traffic],
+        "split": [(route.version.number, float(route.weight)) for route in traffic],
     }
 
 

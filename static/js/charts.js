@@ -202,6 +202,9 @@ class Board {
   }
 
   order(key) {
+    // A version has the same colour here, in the traffic bar and on the next page.
+    const version = /^v?(\d+)$/.exec(key);
+    if (version) return Math.max(0, Number(version[1]) - 1);
     if (!this.keys.includes(key)) this.keys = [...this.keys, key].sort((a, b) => a.localeCompare(b, undefined, { numeric: true }));
     return this.keys.indexOf(key);
   }
