@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -40,8 +41,9 @@ def doubling_model(factor: float = 2.0) -> bytes:
 
 
 def free_port() -> int:
-    """Return a port of our own range that nobody listens on."""
-    for port in range(23000, 24000):
+    """Return a port of our own range that nobody listens on. Test processes that run together begin apart."""
+    for step in range(1000):
+        port = 23000 + (os.getpid() * 61 + step) % 1000
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
