@@ -5,7 +5,7 @@ Source: Triton's sequence, schedule-policy and parameters extensions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from serving_node.contract.errors import ErrorCode
@@ -16,7 +16,7 @@ from serving_node.core.request import InferenceRequest, Parameter
 STICKY_HEADER = b"flotilla-sticky-key"
 EMPTY_FINAL = "triton_enable_empty_final_response"
 _MAX_SEQUENCE_ID = 128
-_RESERVED = "parameter keys starting with 'triton_' are reserved for Triton usage and should not be specified."
+RESERVED = "parameter keys starting with 'triton_' are reserved for Triton usage and should not be specified."
 
 
 @dataclass(slots=True)
@@ -41,45 +41,42 @@ class RequestParameters:
         request.sequence_end = self.sequence_end
 
 
-def sort_parameters(parameters: Mapping[str, Parameter]) -> RequestParameters:
+def sort_parameters(
+    parameters: Mapping[str, Parameter], wrong_type: Callable[[str, str], InferenceError], *, reserved: str = RESERVED
+) -> RequestParameters:
     """Return the parameters with the reserved ones taken out.
 
+    ``wrong_type(key, expected)`` makes the protocol's error for a value that is not a "boolean", "unsigned-integer"
+    or "integer or string"; ``reserved`` is its sentence for forbidden keys.
+
     Raises:
-        InferenceError: INVALID_ARG, a reserved parameter has the wrong type or is forbidden.
+        InferenceError: a reserved parameter has the wrong type or is forbidden.
     """
     sorted_out = RequestParameters()
     for key, value in parameters.items():
         if key in ("sequence_start", "sequence_end"):
             if not isinstance(value, bool):
-                raise _bad_type(key, "bool_param")
+                raise wrong_type(key, "boolean")
             setattr(sorted_out, key, value)
+        elif key in ("priority", "timeout"):
+            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+                raise wrong_type(key, "unsigned-integer")
+            setattr(sorted_out, "timeout_us" if key == "timeout" else key, value)
         elif key == "sequence_id":
-            sorted_out.sequence_id = _sequence_id(value)
-        elif key == "priority":
-            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-                raise _bad_type(key, "int64_param or uint64_param")
-            sorted_out.priority = value
-        elif key == "timeout":
-            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-                raise _bad_type(key, "int64_param")
-            sorted_out.timeout_us = value
+            if isinstance(value, bool) or not isinstance(value, int | str):
+                raise wrong_type(key, "integer or string")
+            sorted_out.sequence_id = _checked_sequence_id(value)
         elif key == EMPTY_FINAL and isinstance(value, bool):
             sorted_out.empty_final = value
         elif key.startswith("triton_"):
-            raise InferenceError(ErrorCode.INVALID_ARG, _RESERVED)
+            raise InferenceError(ErrorCode.INVALID_ARG, reserved)
         else:
             sorted_out.others[key] = value
     return sorted_out
 
 
-def _sequence_id(value: Parameter) -> int | str:
-    if isinstance(value, bool) or not isinstance(value, int | str):
-        raise _bad_type("sequence_id", "int64_param or string_param")
+def _checked_sequence_id(value: int | str) -> int | str:
     if isinstance(value, str) and len(value) > _MAX_SEQUENCE_ID:
         sentence = f"string correlation ID cannot be longer than {_MAX_SEQUENCE_ID} characters"
         raise InferenceError(ErrorCode.UNSUPPORTED, sentence)
     return value
-
-
-def _bad_type(key: str, expected: str) -> InferenceError:
-    return InferenceError(ErrorCode.INVALID_ARG, f"invalid value type for '{key}' parameter, expected {expected}.")

@@ -19,7 +19,7 @@ from serving_node.core.errors import InferenceError
 from serving_node.core.request import InferenceRequest, InferenceResponse, Parameter, RequestedOutput
 from serving_node.core.tensor import NUMPY_DTYPES, Tensor, encode_bytes_elements
 from serving_node.frontends.classification import classify
-from serving_node.frontends.parameters import RequestParameters, sort_parameters
+from serving_node.frontends.parameters import EMPTY_FINAL, RequestParameters, sort_parameters
 
 Buffer = bytes | bytearray | memoryview
 
@@ -56,6 +56,17 @@ _FIELD_TYPES = {
     "fp64_contents": "FP64",
     "bytes_contents": "BYTES",
 }
+
+
+_PARAMETER_TYPES = {
+    "sequence_id": "int64_param or string_param",
+    "priority": "int64_param or uint64_param",
+    "timeout": "int64_param",
+}
+_RESERVED = (
+    "parameter keys starting with 'triton_' are reserved for Triton usage. Only the following keys starting with"
+    f" 'triton_' are allowed: {EMPTY_FINAL}"
+)
 
 
 class MalformedMessage(Exception):
@@ -173,7 +184,7 @@ class InferCodec:
         parsed = pb.ModelInferRequest.FromString(rest)
         inputs = tuple(_input(tensor) for tensor in parsed.inputs)
         outputs = tuple(_output(output) for output in parsed.outputs)
-        parameters = sort_parameters(_parameters(parsed.parameters)) if parsed.parameters else self._plain
+        parameters = _sort(parsed) if parsed.parameters else self._plain
         description = _Description(inputs, outputs, parameters)
         if len(rest) <= _MEMO_BYTES:
             if len(self._descriptions) >= _MEMO_ENTRIES:
@@ -257,12 +268,18 @@ def _varint(number: int) -> bytes:
 
 def _input(tensor: pb.ModelInferRequest.InferInputTensor) -> _Input:
     if "shared_memory_region" in tensor.parameters:
+        if "shared_memory_byte_size" not in tensor.parameters:
+            sentence = (
+                "'shared_memory_byte_size' must be specified along with 'shared_memory_region' parameter for tensor"
+                f" '{tensor.name}'"
+            )
+            raise InferenceError(ErrorCode.INVALID_ARG, sentence)
         region = tensor.parameters["shared_memory_region"].string_param
         raise InferenceError(ErrorCode.NOT_FOUND, f"Unable to find shared memory region: '{region}'")
-    if tensor.datatype not in NUMPY_DTYPES:
-        raise InferenceError(ErrorCode.INVALID_ARG, "invalid datatype for input")
     contents = tensor.contents if tensor.HasField("contents") else None
-    return _Input(tensor.name, tensor.datatype, tuple(tensor.shape), contents)
+    # the model's own check refuses it under this name
+    datatype = tensor.datatype if tensor.datatype in NUMPY_DTYPES else "<invalid>"
+    return _Input(tensor.name, datatype, tuple(tensor.shape), contents)
 
 
 def _output(output: pb.ModelInferRequest.InferRequestedOutputTensor) -> RequestedOutput:
@@ -271,9 +288,13 @@ def _output(output: pb.ModelInferRequest.InferRequestedOutputTensor) -> Requeste
         region = parameters["shared_memory_region"]
         raise InferenceError(ErrorCode.NOT_FOUND, f"Unable to find shared memory region: '{region}'")
     classes = parameters.get("classification")
-    if classes is not None and (isinstance(classes, bool) or not isinstance(classes, int) or classes <= 0):
-        sentence = "invalid value for 'classification' parameter, expected int64_param greater than 0"
-        raise InferenceError(ErrorCode.INVALID_ARG, sentence)
+    if classes is not None:
+        if output.parameters["classification"].WhichOneof("parameter_choice") != "int64_param":
+            sentence = "invalid value type for 'classification' parameter, expected int64_param"
+            raise InferenceError(ErrorCode.INVALID_ARG, sentence)
+        if int(classes) <= 0:
+            sentence = "invalid value for 'classification' parameter, expected >= 0"
+            raise InferenceError(ErrorCode.INVALID_ARG, sentence)
     return RequestedOutput(output.name, parameters)
 
 
@@ -284,6 +305,23 @@ def _parameters(parameters: object) -> dict[str, Parameter]:
         if choice is not None:
             found[key] = getattr(value, choice)
     return found
+
+
+def _sort(request: pb.ModelInferRequest) -> RequestParameters:
+    """Return the request's parameters with Triton's errors for those of the wrong type."""
+    timeout = request.parameters.get("timeout")
+    if timeout is not None and timeout.WhichOneof("parameter_choice") == "uint64_param":
+        raise _wrong_type("timeout", "")
+    parameters = _parameters(request.parameters)
+    priority = parameters.get("priority")
+    if type(priority) is int and priority < 0:
+        raise InferenceError(ErrorCode.INVALID_ARG, "invalid value for 'priority', expected value >= 0.")
+    return sort_parameters(parameters, _wrong_type, reserved=_RESERVED)
+
+
+def _wrong_type(key: str, expected: str) -> InferenceError:
+    wanted = _PARAMETER_TYPES.get(key, "bool_param")
+    return InferenceError(ErrorCode.INVALID_ARG, f"invalid value type for '{key}' parameter, expected {wanted}.")
 
 
 def _parameter_map(parameters: dict[str, Parameter]) -> dict[str, pb.InferParameter]:

@@ -219,8 +219,7 @@ class GrpcConnection(asyncio.BufferedProtocol):
             return _Plan(None, _NOT_GRPC)
         method = self._methods.get(headers.path)
         if method is None:
-            path = headers.path.decode("ascii", "replace")
-            return _Plan(None, trailers_only(GrpcStatus.UNIMPLEMENTED, f"unknown method {path}"))
+            return _Plan(None, trailers_only(GrpcStatus.UNIMPLEMENTED, ""))
         timeout_ns = 0
         if b"grpc-timeout" in headers.fields:
             parsed = parse_timeout(headers.fields[b"grpc-timeout"])

@@ -19,6 +19,7 @@ _log = logging.getLogger(__name__)
 
 # Requests of one stream that may be unanswered before the client gets no more credit.
 _MAX_PENDING = 256
+_UNPARSABLE = "Unable to parse request"
 _MAX_QUEUED_BYTES = 64 * 1024 * 1024
 
 
@@ -69,7 +70,7 @@ class _UnaryInfer:
         try:
             request, _ = self._service.codec.decode(message, self.on_response)
         except MalformedMessage as error:
-            raise GrpcError(GrpcStatus.INTERNAL, f"failed to parse the request: {error}") from error
+            raise GrpcError(GrpcStatus.INTERNAL, _UNPARSABLE) from error
         self._request = request
         request.deadline_ns = call.deadline_ns
         if STICKY_HEADER in call.metadata:
@@ -171,9 +172,9 @@ class _Session:
             self._service.dataplane.infer(request)
         except InferenceError as error:
             self._send(slot, _error_message(slot.id, error.message), final=True)
-        except MalformedMessage as error:
+        except MalformedMessage:
             self._on_cancel()
-            call.finish(GrpcStatus.INTERNAL, f"failed to parse the request: {error}")
+            call.finish(GrpcStatus.INTERNAL, _UNPARSABLE)
             return
         if len(self._slots) >= _MAX_PENDING and not self._paused:
             self._paused = True
@@ -267,7 +268,7 @@ def _fail(call: GrpcCall, error: Exception) -> None:
     elif isinstance(error, GrpcError):
         call.finish(error.status, error.message)
     elif isinstance(error, MalformedMessage):
-        call.finish(GrpcStatus.INTERNAL, f"failed to parse the request: {error}")
+        call.finish(GrpcStatus.INTERNAL, _UNPARSABLE)
     else:
         _log.error("gRPC infer failed", exc_info=error)
         call.finish(GrpcStatus.INTERNAL, "internal error")

@@ -9,7 +9,7 @@ from functools import partial
 
 from serving_node.contract.datatypes import byte_size, wire_name
 from serving_node.contract.errors import ErrorCode
-from serving_node.core.errors import InferenceError
+from serving_node.core.errors import InferenceError, request_error
 from serving_node.core.request import InferenceRequest, InferenceResponse, RequestedOutput
 from serving_node.core.tensor import Tensor
 from serving_node.dataplane import DataPlane
@@ -22,7 +22,7 @@ from serving_node.frontends.http.compression import (
     decompress,
     is_supported,
 )
-from serving_node.frontends.http.request_codec import ParsedInput, ParsedRequest, parse_infer
+from serving_node.frontends.http.request_codec import ParsedInput, ParsedRequest, parse_infer, wrong_type
 from serving_node.frontends.http.response_codec import (
     LARGE_JSON_BYTES,
     Chosen,
@@ -60,9 +60,8 @@ class InferHandler:
         if not encoding or encoding == b"identity":
             _Infer(self, exchange, model, version).start(exchange.body)
         elif not is_supported(encoding):
-            name = encoding.decode("ascii", "replace")
             accepted = ((b"accept-encoding", b"gzip, deflate"),)
-            respond_error(exchange, 501, f"Unsupported Content-Encoding: {name}", accepted)
+            respond_error(exchange, 501, "Unsupported compression type", accepted)
         elif len(exchange.body) <= _LARGE_COMPRESSED_BYTES:
             body = decompress(encoding, exchange.body, self.max_input_bytes)
             _Infer(self, exchange, model, version).start(memoryview(body))
@@ -76,12 +75,12 @@ class InferHandler:
         """Return the JSON part of a request, parsed once for all requests that have the same."""
         if len(text) > _MEMO_BYTES:
             parsed = parse_infer(text)
-            return parsed, sort_parameters(parsed.parameters)
+            return parsed, sort_parameters(parsed.parameters, wrong_type)
         key = bytes(text)
         found = self._memo.get(key)
         if found is None:
             parsed = parse_infer(key)
-            found = parsed, sort_parameters(parsed.parameters)
+            found = parsed, sort_parameters(parsed.parameters, wrong_type)
             if parsed.is_description:
                 if len(self._memo) >= _MEMO_ENTRIES:
                     self._memo.clear()
@@ -146,7 +145,7 @@ class _Infer:
         if error is not None:
             raise error
         assert parsed is not None
-        self._submit(parsed, sort_parameters(parsed.parameters), self._tensors(parsed, binary))
+        self._submit(parsed, sort_parameters(parsed.parameters, wrong_type), self._tensors(parsed, binary))
 
     def _json_bytes(self, size: int) -> int:
         """Return how much of the body is JSON; 0 means a raw binary request."""
@@ -205,7 +204,7 @@ class _Infer:
                 "Raw request must only have 1 input (found 1) to be deduced but got"
                 f" {len(config.input)} inputs in '{self._model}' model configuration"
             )
-            raise InferenceError(ErrorCode.INVALID_ARG, sentence)
+            raise request_error(ErrorCode.INVALID_ARG, "", sentence)
         only = config.input[0]
         datatype = wire_name(only.data_type)
         dims = list(only.dims)
@@ -213,14 +212,14 @@ class _Infer:
         if datatype == "BYTES":
             if dims != [1]:
                 sentence = f"For BYTE datatype raw input '{only.name}', the model must have input shape [1]"
-                raise InferenceError(ErrorCode.INVALID_ARG, sentence)
+                raise request_error(ErrorCode.INVALID_ARG, "", sentence)
             data = len(body).to_bytes(4, "little") + body
         elif dims.count(-1) > 1:
             sentence = (
                 f"The shape of the raw input '{only.name}' can not be deduced because there are more than one"
                 " variable-sized dimension"
             )
-            raise InferenceError(ErrorCode.INVALID_ARG, sentence)
+            raise request_error(ErrorCode.INVALID_ARG, "", sentence)
         elif -1 in dims:
             fixed = byte_size(datatype) or 1
             for dimension in dims:

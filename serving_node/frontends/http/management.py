@@ -37,7 +37,7 @@ class ManagementHandlers:
 
     def add_routes(self, table: RouteTable) -> None:
         """Add all routes, those with fixed words before those with names."""
-        table.add("/v2/?", GET=self._server_metadata)
+        table.add("/v2", GET=self._server_metadata)
         table.add("/v2/health/live", GET=self._live)
         table.add("/v2/health/ready", GET=self._ready)
         table.add("/v2/models/stats", GET=self._statistics)

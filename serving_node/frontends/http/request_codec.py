@@ -20,8 +20,12 @@ from serving_node.core.tensor import NUMPY_DTYPES, encode_bytes_elements
 
 _MAX_DEPTH = 100
 _UINT64_MAX = 2**64 - 1
-_KINDS = {"BOOL": "b", "FP32": "fiu", "FP64": "fiu"}
-_EXPECTED = {"b": "boolean", "fiu": "number"}
+_ALLOWED: dict[str, frozenset[type]] = {
+    "BOOL": frozenset({bool}),
+    "FP32": frozenset({int, float}),
+    "FP64": frozenset({int, float}),
+}
+_INTEGERS: frozenset[type] = frozenset({int})
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +76,10 @@ def parse_infer(text: bytes | memoryview) -> ParsedRequest:
     parameters = _parameters(document)
     default = parameters.pop("binary_data_output", False)
     if not isinstance(default, bool):
-        raise _wrong_type("binary_data_output", "boolean")
+        raise wrong_type("binary_data_output", "boolean")
     request_id = document.get("id", "")
     if not isinstance(request_id, str):
-        raise _wrong_type("id", "string")
+        raise wrong_type("id", "string")
     return ParsedRequest(
         request_id,
         tuple(_parse_input(item) for item in _array(document, "inputs")),
@@ -100,7 +104,7 @@ def parse_object(text: bytes | memoryview) -> dict[str, Any]:
 def _array(document: dict[str, Any], key: str) -> list[Any]:
     value = document[key]
     if not isinstance(value, list):
-        raise _wrong_type(key, "array")
+        raise wrong_type(key, "array")
     return value
 
 
@@ -109,17 +113,18 @@ def _text(document: Any, key: str) -> str:
         raise _missing(key)
     value = document[key]
     if not isinstance(value, str):
-        raise _wrong_type(key, "string")
+        raise wrong_type(key, "string")
     return value
 
 
 def _parameters(document: dict[str, Any]) -> dict[str, Parameter]:
     parameters = document.get("parameters", {})
     if not isinstance(parameters, dict):
-        raise _wrong_type("parameters", "object")
+        sentence = "failed to get request params.: attempt to get members for non-object"
+        raise InferenceError(ErrorCode.INTERNAL, sentence)
     for key, value in parameters.items():
         if not isinstance(value, bool | int | float | str):
-            sentence = f"invalid value type for '{key}' parameter, expected string, number or boolean."
+            sentence = f"parameter '{key}' has invalid type. It should be either 'int', 'bool', or 'string'."
             raise InferenceError(ErrorCode.INVALID_ARG, sentence)
     return dict(parameters)
 
@@ -131,11 +136,12 @@ def _parse_output(document: Any) -> ParsedOutput:
         raise _no_region(parameters["shared_memory_region"])
     is_binary = parameters.pop("binary_data", None)
     if is_binary is not None and not isinstance(is_binary, bool):
-        raise _wrong_type("binary_data", "boolean")
+        raise wrong_type("binary_data", "boolean")
     classes = parameters.get("classification")
     if classes is not None:
         if isinstance(classes, bool) or not isinstance(classes, int) or classes < 0:
-            raise _wrong_type("classification", "unsigned-integer")
+            sentence = "Unable to set 'classification': attempt to access JSON non-unsigned-integer as unsigned-integer"
+            raise InferenceError(ErrorCode.INTERNAL, sentence)
         if classes == 0:
             del parameters["classification"]
     return ParsedOutput(name, is_binary, parameters)
@@ -145,20 +151,20 @@ def _parse_input(document: Any) -> ParsedInput:
     name = _text(document, "name")
     datatype = _text(document, "datatype")
     if datatype not in NUMPY_DTYPES:
-        raise InferenceError(ErrorCode.INVALID_ARG, "invalid datatype for input")
+        raise InferenceError(ErrorCode.INVALID_ARG, f"invalid datatype for input {name}")
     shape = _shape(document)
     parameters = _parameters(document)
     if "shared_memory_region" in parameters and "data" not in document and "binary_data_size" not in parameters:
         raise _no_region(parameters["shared_memory_region"])
-    sources: list[str] = [key for key in ("binary_data_size", "shared_memory_region") if key in parameters]
-    sources += ["data"] if "data" in document else []
+    sources = ["data"] if "data" in document else []
+    sources += [key for key in ("binary_data_size", "shared_memory_region") if key in parameters]
     if len(sources) != 1:
         raise _bad_sources(sources)
     if "data" in document:
         return ParsedInput(name, datatype, shape, 0, _data_bytes(name, datatype, shape, document["data"]))
     size = parameters["binary_data_size"]
     if isinstance(size, bool) or not isinstance(size, int) or size < 0:
-        raise _wrong_type("binary_data_size", "unsigned-integer")
+        raise wrong_type("binary_data_size", "unsigned-integer")
     return ParsedInput(name, datatype, shape, size, None)
 
 
@@ -168,7 +174,7 @@ def _shape(document: dict[str, Any]) -> tuple[int, ...]:
     shape = _array(document, "shape")
     for dimension in shape:
         if type(dimension) is not int or dimension < 0:
-            raise _wrong_type("shape", "unsigned-integer")
+            raise wrong_type("shape", "unsigned-integer")
     if prod(shape) > 2**63 - 1:
         sentence = f"shape {shape} causes total element count to exceed maximum size of {2**63 - 1}"
         raise InferenceError(ErrorCode.INVALID_ARG, sentence)
@@ -183,7 +189,7 @@ def _data_bytes(name: str, datatype: str, shape: tuple[int, ...], data: Any) -> 
         )
         raise InferenceError(ErrorCode.INVALID_ARG, sentence)
     if not isinstance(data, list):
-        raise _wrong_type("data", "array")
+        raise wrong_type("data", "array")
     depth = 0
     inner: Any = data
     while isinstance(inner, list) and inner:
@@ -193,7 +199,8 @@ def _data_bytes(name: str, datatype: str, shape: tuple[int, ...], data: Any) -> 
         raise InferenceError(ErrorCode.INVALID_ARG, sentence)
     if depth > 1:
         data = _flatten(data)
-    if len(data) != prod(shape):
+    # without a shape the count is left to the model's own check, which names the missing batch dimension
+    if shape and len(data) != prod(shape):
         sentence = "Unable to parse 'data': Shape does not match true shape of 'data' field"
         raise InferenceError(ErrorCode.INTERNAL, sentence)
     if datatype == "BYTES":
@@ -208,7 +215,7 @@ def _flatten(data: list[Any]) -> list[Any]:
         following: list[Any] = []
         for item in level:
             if not isinstance(item, list):
-                raise _wrong_type("data", "array")
+                raise wrong_type("data", "array")
             following.extend(item)
         level = following
     return level
@@ -226,23 +233,22 @@ def _string_bytes(data: list[Any]) -> bytes:
 
 def _number_bytes(datatype: str, data: list[Any]) -> bytes:
     dtype = NUMPY_DTYPES[datatype]
-    if not data:
-        return b""
-    kinds = _KINDS.get(datatype)
-    try:
-        array = np.array(data)
-    except (ValueError, OverflowError):
-        raise _wrong_type("data", "number") from None
-    if kinds is not None:
-        if array.dtype.kind not in kinds:
-            raise _wrong_type("data", _EXPECTED[kinds])
-        return array.astype(dtype).tobytes()
-    if array.dtype.kind not in "iu":
-        # beyond 64 bits, or a mixture that numpy widens: integers are cut to the type, as in Triton
-        if not all(type(item) is int for item in data):
-            raise _wrong_type("data", "unsigned-integer" if datatype.startswith("U") else "signed-integer")
+    if not set(map(type, data)) <= _ALLOWED.get(datatype, _INTEGERS):
+        raise _wrong_number(datatype)
+    if datatype in _ALLOWED:
+        return np.array(data, dtype).tobytes()
+    array = np.array(data)
+    if array.dtype.kind not in "iu":  # a mixture that numpy widens; integers are cut to the type, as in Triton
         array = np.array([item & _UINT64_MAX for item in data], np.uint64)
     return array.astype(dtype).tobytes()
+
+
+def _wrong_number(datatype: str) -> InferenceError:
+    if datatype.startswith("FP"):
+        return InferenceError(ErrorCode.INTERNAL, "Unable to parse 'data': attempt to access JSON non-number as double")
+    if datatype == "BOOL":
+        return wrong_type("data", "boolean")
+    return wrong_type("data", "unsigned-integer" if datatype.startswith("U") else "signed-integer")
 
 
 def _missing(key: str) -> InferenceError:
@@ -250,7 +256,8 @@ def _missing(key: str) -> InferenceError:
     return InferenceError(ErrorCode.INTERNAL, sentence)
 
 
-def _wrong_type(key: str, expected: str) -> InferenceError:
+def wrong_type(key: str, expected: str) -> InferenceError:
+    """Return Triton's error for a member of the wrong JSON type."""
     sentence = f"Unable to parse '{key}': attempt to access JSON non-{expected} as {expected}"
     return InferenceError(ErrorCode.INTERNAL, sentence)
 
@@ -260,9 +267,7 @@ def _no_region(region: Parameter) -> InferenceError:
 
 
 def _bad_sources(sources: list[str]) -> InferenceError:
-    names = {"data": "'data'"}
-    listed = [names.get(source, f"'{source}' in 'parameters'") for source in sources]
-    found = "But no field is set" if not sources else "But set both " + " and ".join(listed)
+    found = "But set " + " ".join(f"'{source}'" for source in sources) if sources else "But no field is set"
     sentence = (
         "Input must set only one of the following fields: 'data', 'binary_data_size' in 'parameters',"
         f" 'shared_memory_region' in 'parameters'. {found}"

@@ -242,7 +242,6 @@ def test_large_typed_contents_are_converted_in_another_process(channel: grpc.Cha
             lambda r: r.inputs[0].contents.int_contents.append(1),
             "contents field must not be specified when using raw_input_contents for 'INPUT0' for model 'echo'",
         ),
-        (lambda r: setattr(r.inputs[0], "datatype", "FP31"), "invalid datatype for input"),
         (lambda r: r.parameters["timeout"].MergeFrom(pb.InferParameter(string_param="1")), "expected int64_param."),
         (
             lambda r: r.parameters["sequence_start"].MergeFrom(pb.InferParameter(int64_param=1)),

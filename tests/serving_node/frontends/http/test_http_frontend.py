@@ -268,16 +268,21 @@ def test_json_types(
         (body_of("FP32", [1], [1], id=3), 500, "Unable to parse 'id': attempt to access JSON non-string as string"),
         (body_of("FP32", [-1], [1]), 500, "Unable to parse 'shape': attempt to access JSON non-unsigned-integer"),
         (body_of("FP32", [2], [1]), 500, "Unable to parse 'data': Shape does not match true shape of 'data' field"),
-        (body_of("FP32", [1], ["1"]), 500, "Unable to parse 'data'"),
+        (body_of("FP32", [2], [1, "1"]), 500, "Unable to parse 'data': attempt to access JSON non-number as double"),
+        (body_of("FP32", [2], [1, True]), 500, "Unable to parse 'data': attempt to access JSON non-number as double"),
         (body_of("INT32", [1], [1.7]), 500, "Unable to parse 'data'"),
         (body_of("INT32", [1], [True]), 500, "Unable to parse 'data'"),
         (body_of("BOOL", [1], [1]), 500, "Unable to parse 'data'"),
         (body_of("BYTES", [1], [1]), 500, "Unable to parse JSON bytes array: attempt to access JSON non-string"),
         (body_of("FP32", [1], 1), 500, "Unable to parse 'data': attempt to access JSON non-array as array"),
         (body_of("FP16", [1], [1]), 400, "receiving FP16 data via JSON is not supported."),
-        (body_of("FP31", [1], [1]), 400, "invalid datatype for input"),
+        (body_of("FP31", [1], [1]), 400, "invalid datatype for input INPUT0"),
         (body_of("FP32", [1], eval("[" * 150 + "1" + "]" * 150)), 400, "JSON nesting depth exceeds maximum"),
-        (body_of("FP32", [1], [1], parameters={"timeout": "1"}), 400, "expected int64_param."),
+        (
+            body_of("FP32", [1], [1], parameters={"timeout": "1"}),
+            500,
+            "Unable to parse 'timeout': attempt to access JSON non-unsigned",
+        ),
         (body_of("FP32", [1], [1], parameters={"triton_a": 1}), 400, "parameter keys starting with 'triton_'"),
         ({"inputs": [{"name": "A", "datatype": "FP32", "shape": [1]}]}, 400, "But no field is set"),
         (
@@ -293,7 +298,7 @@ def test_json_types(
                 ]
             },
             400,
-            "But set both 'binary_data_size' in 'parameters' and 'data'",
+            "But set 'data' 'binary_data_size'",
         ),
         (
             {"inputs": [{"name": "A", "datatype": "FP32", "shape": [1], "parameters": {"shared_memory_region": "r"}}]},
