@@ -31,7 +31,7 @@ from registry.models import (
     SyncStatus,
 )
 from registry.selectors.accounts import projects_of
-from registry.selectors.fleet import is_reachable, nodes_of, observation_of
+from registry.selectors.fleet import fleets_of, is_reachable, nodes_of, observation_of
 from registry.selectors.lookup import one_by_id
 
 
@@ -179,18 +179,7 @@ def deployments_unsettled(now: datetime, *, limit: int = 200) -> list[uuid.UUID]
 
 def deployments_on(node: ServingNode) -> QuerySet[Deployment]:
     """Return the deployments whose fleet includes the node."""
-    from_fleets = [fleet_id for fleet_id, selector in _selectors() if _carries(node.labels, selector)]
-    return Deployment.objects.filter(fleet_id__in=from_fleets)
-
-
-def _selectors() -> list[tuple[uuid.UUID, Mapping[str, Any]]]:
-    from registry.models import Fleet
-
-    return list(Fleet.objects.values_list("id", "selector"))
-
-
-def _carries(labels: Mapping[str, Any], selector: Mapping[str, Any]) -> bool:
-    return all(labels.get(key) == value for key, value in selector.items())
+    return Deployment.objects.filter(fleet__in=fleets_of(node))
 
 
 def _with_parts(rows: QuerySet[Deployment]) -> QuerySet[Deployment]:

@@ -52,14 +52,7 @@ def node_join(
         Conflict: a node of that name is there already.
     """
     require_slug(name, limit=63, field="name")
-    if kind not in NodeKind.values:
-        raise _invalid("kind", _("There is no such kind of node."))
-    if contract_version != CONTRACT_VERSION:
-        raise _invalid(
-            "contract_version",
-            _("This control plane speaks version %(ours)s of the node contract, the node %(theirs)s.")
-            % {"ours": CONTRACT_VERSION, "theirs": contract_version},
-        )
+    _require_known(kind, contract_version)
     addresses = _endpoints(endpoints)
     if len(admin_secret) < 16:
         raise _invalid("admin_secret", _("The admin secret is too short."))
@@ -241,6 +234,17 @@ def node_admin_secret(node: ServingNode) -> str:
         StorageFailed: it was sealed with another secret key.
     """
     return unseal(node.admin_secret_sealed)
+
+
+def _require_known(kind: str, contract_version: int) -> None:
+    if kind not in NodeKind.values:
+        raise _invalid("kind", _("There is no such kind of node."))
+    if contract_version != CONTRACT_VERSION:
+        raise _invalid(
+            "contract_version",
+            _("This control plane speaks version %(ours)s of the node contract, the node %(theirs)s.")
+            % {"ours": CONTRACT_VERSION, "theirs": contract_version},
+        )
 
 
 def _create(**columns: Any) -> ServingNode:

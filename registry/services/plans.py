@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.utils import timezone
@@ -76,7 +76,6 @@ class Plan:
     routes: tuple[RouteChange, ...] = ()
     warnings: tuple[str, ...] = ()
     is_noop: bool = False
-    extra: dict[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan for API answers."""

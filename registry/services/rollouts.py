@@ -68,13 +68,8 @@ def spec_apply(
     created_by = approval.requester_id if approval is not None else actor.user_id
     if created_by is None:
         raise PermissionDenied(_("A rollout needs somebody who asked for it."))
-    spec_from = deployment.spec
-    for active in deployment.rollouts.filter(phase__in=ACTIVE_PHASES):
-        # What the active one was to replace is the last state known to be good, unless it is going back there already.
-        if active.phase != RolloutPhase.ABORTING and active.spec_from.get("routes"):
-            spec_from = active.spec_from
-        _supersede(active, actor)
     before = deployment.spec
+    spec_from = _supersede_active(deployment, actor)
     _put_in_force(deployment, spec.to_json())
     operation = operation_create(
         kind="deploy",
@@ -189,6 +184,17 @@ def _set_status(deployment_id: uuid.UUID, status: SetStatus) -> bool:
     deployment = Deployment.objects.get(pk=deployment_id)
     _publish(deployment)
     return True
+
+
+def _supersede_active(deployment: Deployment, actor: Actor) -> dict[str, object]:
+    """End the active rollout, if any, and return the state to go back to when the new one fails."""
+    spec_from: dict[str, object] = deployment.spec
+    for active in deployment.rollouts.filter(phase__in=ACTIVE_PHASES):
+        # What the active one was to replace is the last state known to be good, unless it is going back there already.
+        if active.phase != RolloutPhase.ABORTING and active.spec_from.get("routes"):
+            spec_from = active.spec_from
+        _supersede(active, actor)
+    return spec_from
 
 
 def _supersede(active: Rollout, actor: Actor) -> None:
