@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import socket
 import time
@@ -97,7 +98,10 @@ class GrpcConnection(asyncio.BufferedProtocol):
             self._transport.abort()
             return
         # clients keep idle connections for hours: the kernel finds out which of them have vanished
-        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        peer = transport.get_extra_info("socket")
+        if peer is not None:
+            with contextlib.suppress(OSError):  # it has vanished already
+                peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self.flush()
 
     def get_buffer(self, sizehint: int) -> memoryview:
