@@ -197,7 +197,7 @@ def _data_bytes(name: str, datatype: str, shape: tuple[int, ...], data: Any) -> 
     if depth > _MAX_DEPTH:
         sentence = f"JSON nesting depth exceeds maximum allowed limit ({_MAX_DEPTH})"
         raise InferenceError(ErrorCode.INVALID_ARG, sentence)
-    if depth > 1:
+    if data and isinstance(data[0], list):
         data = _flatten(data)
     # without a shape the count is left to the model's own check, which names the missing batch dimension
     if shape and len(data) != prod(shape):

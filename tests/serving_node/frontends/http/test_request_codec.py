@@ -1,0 +1,73 @@
+"""The JSON codec against numpy and against garbage."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from serving_node.core.errors import InferenceError
+from serving_node.core.tensor import NUMPY_DTYPES, Tensor
+from serving_node.frontends.http.request_codec import parse_infer
+from serving_node.frontends.http.response_codec import write_data
+
+NUMERIC = [name for name in NUMPY_DTYPES if name not in ("BYTES", "FP16", "BF16")]
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@pytest.mark.parametrize("datatype", NUMERIC)
+@given(data=st.data(), nested=st.booleans())
+@settings(max_examples=40, deadline=None)
+def test_numbers_survive_both_ways(datatype: str, data: Any, nested: bool) -> None:
+    dtype = NUMPY_DTYPES[datatype]
+    finite = {"allow_nan": False, "allow_infinity": False} if dtype.kind == "f" else {}
+    shape = data.draw(arrays.array_shapes(max_dims=3, max_side=4, min_side=0))
+    array = data.draw(arrays.arrays(dtype, shape, elements=arrays.from_dtype(dtype, **finite)))
+    values = array.tolist() if nested else array.reshape(-1).tolist()
+    text = json.dumps({"inputs": [{"name": "A", "datatype": datatype, "shape": list(shape), "data": values}]})
+    (parsed,) = parse_infer(text.encode()).inputs
+    assert parsed.data == array.tobytes()
+    written = json.loads(write_data("A", datatype, array.tobytes()))
+    assert np.array(written, dtype).tobytes() == array.tobytes()
+
+
+@given(st.lists(st.text(max_size=6), max_size=6))
+@settings(max_examples=50, deadline=None)
+def test_texts_survive_both_ways(texts: list[str]) -> None:
+    texts = [text.encode("utf-8", "replace").decode() for text in texts]
+    text = json.dumps({"inputs": [{"name": "A", "datatype": "BYTES", "shape": [len(texts)], "data": texts}]})
+    (parsed,) = parse_infer(text.encode()).inputs
+    assert parsed.data is not None
+    assert Tensor("A", "BYTES", (len(texts),), parsed.data).as_numpy().tolist() == [item.encode() for item in texts]
+    assert json.loads(write_data("A", "BYTES", parsed.data)) == texts
+
+
+@given(JSON, JSON, JSON, JSON, JSON, st.sampled_from(sorted(NUMPY_DTYPES)))
+@settings(max_examples=300, deadline=None)
+def test_wrong_documents_are_refused_not_crashed(a: Any, b: Any, c: Any, d: Any, e: Any, datatype: str) -> None:
+    for document in (
+        a,
+        {"inputs": a, "outputs": b, "parameters": c},
+        {"id": a, "inputs": [{"name": b, "datatype": datatype, "shape": c, "data": d, "parameters": e}]},
+        {"inputs": [{"name": "A", "datatype": datatype, "shape": [1], "data": [a]}], "outputs": [b], "parameters": c},
+        {"inputs": [], "outputs": [{"name": "A", "parameters": a}]},
+    ):
+        with contextlib.suppress(InferenceError):
+            parse_infer(json.dumps(document).encode())
+
+
+@given(st.binary(max_size=60))
+@settings(max_examples=200, deadline=None)
+def test_garbage_is_refused_not_crashed(text: bytes) -> None:
+    with contextlib.suppress(InferenceError):
+        parse_infer(text)
