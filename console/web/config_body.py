@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 SHOWN = ("max_batch_size", "dynamic_batching", "instance_group", "response_cache")
+BATCHING_FIELDS = ("preferred_batch_size", "max_queue_delay_microseconds", "preserve_ordering")
 QUEUE_FIELDS = ("max_queue_size", "default_timeout_microseconds", "timeout_action", "allow_timeout_override")
 
 
@@ -103,11 +104,7 @@ def field_of(path: str) -> str:
     if head == "dynamic_batching":
         tail = rest.rpartition(".")[2] or rest
         name = tail.partition("[")[0]
-        return (
-            name
-            if name in {"preferred_batch_size", "max_queue_delay_microseconds", *QUEUE_FIELDS}
-            else "dynamic_batching"
-        )
+        return name if name in {*BATCHING_FIELDS, *QUEUE_FIELDS} else "dynamic_batching"
     if head in {"max_batch_size", "response_cache"}:
         return head
     return "advanced" if head else ""

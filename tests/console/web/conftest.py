@@ -1,0 +1,114 @@
+"""Pages as a signed-in person sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from registry.domain.plans import DeploymentSpec, RouteSpec
+from registry.models import ApprovalRequest, Deployment, Fleet, ModelVersion, Operation, ServingNode
+from registry.services import deployments, fleet
+from tests.console.conftest import NODE_ENDPOINTS, Cast, make_cast
+
+Browse = Callable[[str], Client]
+
+
+@dataclass
+class Served:
+    """Model finch v1 runs on fleet dev; a change for fleet prod waits for approval; node-1 has joined."""
+
+    cast: Cast
+    version: ModelVersion
+    deployment: Deployment
+    approval: ApprovalRequest
+    operation: Operation
+    node: ServingNode
+    dev: Fleet
+    prod: Fleet
+
+    def paths(self) -> dict[str, str]:
+        """Return every page that a member of the project may open."""
+        model = "/p/wren/models/finch/"
+        return {
+            "home": "/",
+            "models": "/p/wren/models/",
+            "model-new": "/p/wren/models/new/",
+            "upload": "/p/wren/upload/",
+            "model": model,
+            **{
+                name: f"{model}{name}/" for name in ("versions", "configs", "deployments", "metrics", "try", "activity")
+            },
+            "version": f"{model}versions/1/",
+            "config": f"{model}configs/1/",
+            "config-new": f"{model}configs/new/",
+            "config-text": f"{model}configs/new/?as=text",
+            "deploy": f"{model}deploy/",
+            "deployment-list": "/p/wren/deployments/",
+            "deployment": f"/p/wren/deployments/{self.deployment.pk}/",
+            "approvals": "/approvals/",
+            "approval": f"/approvals/{self.approval.pk}/",
+            "fleet": "/fleet/",
+            "join": "/fleet/join/",
+            "node": f"/fleet/nodes/{self.node.pk}/",
+            "members": "/settings/members/",
+            "tokens": "/settings/tokens/",
+            "environments": "/settings/environments/",
+            "projects": "/settings/projects/",
+            "password": "/settings/password/",
+            "audit": "/audit/",
+            "operations": "/operations/",
+            "operation": f"/operations/{self.operation.pk}/",
+            "jump": "/jump/?q=finch",
+        }
+
+
+def make_served(cast: Cast) -> Served:
+    version = cast.ready_version()
+    dev, prod = cast.environment("dev", approvals=0), cast.environment("prod", approvals=1)
+    _row, token = fleet.join_token_create(labels={"environment": "dev"}, actor=cast.actor("alice"))
+    node, _node_token = fleet.node_join(
+        token=token,
+        name="node-1",
+        endpoints=NODE_ENDPOINTS,
+        admin_secret="s" * 32,
+        inventory={"cpu_count": 8},
+        contract_version=1,
+    )
+    spec = DeploymentSpec(routes=(RouteSpec(version=1, role="live", weight=100),))
+
+    def change(where: Fleet) -> Any:
+        return deployments.deployment_change(
+            model=version.model, fleet=where, spec=spec, comment="please", actor=cast.actor("alice")
+        )
+
+    applied, asked = change(dev), change(prod)
+    assert applied.operation is not None and asked.approval is not None
+    return Served(cast, version, applied.deployment, asked.approval, applied.operation, node, dev, prod)
+
+
+@pytest.fixture
+def served(cast: Cast) -> Served:
+    return make_served(cast)
+
+
+@pytest.fixture
+def shared_served(transactional_db: None) -> Served:
+    """The same, visible to the server's threads too."""
+    return make_served(make_cast())
+
+
+@pytest.fixture
+def browse(cast: Cast) -> Browse:
+    """Return a browser of that person: ``browse("bob").get(...)``; "" is nobody."""
+
+    def client(name: str) -> Client:
+        found = Client()
+        if name:
+            found.force_login(getattr(cast, name))
+        return found
+
+    return client

@@ -1,0 +1,218 @@
+"""Forms do what they say, and keep what was typed when they cannot."""
+
+from __future__ import annotations
+
+from registry.models import ApiToken, ConfigRevision, Membership, ModelVersion, RegisteredModel, User
+from registry.services import accounts, operations
+from tests.console.conftest import PASSWORD, Cast
+from tests.console.web.conftest import Browse, Served
+
+EDITOR = "/p/wren/models/finch/configs/new/"
+FIELDS = {
+    "base": "1",
+    "max_batch_size": "8",
+    "dynamic_batching": "on",
+    "preferred_batch_size": "4, 8",
+    "max_queue_delay_microseconds": "500",
+    "max_queue_size": "0",
+    "default_timeout_microseconds": "0",
+    "timeout_action": "REJECT",
+    "group-0-count": "2",
+    "group-0-kind": "KIND_CPU",
+    "group-0-gpus": "",
+    "comment": "batch at 4 and 8",
+}
+
+
+def advanced() -> str:
+    from console.web.config_body import initial_of
+
+    return str(initial_of(ConfigRevision.objects.get(number=1).body)["advanced"])
+
+
+def test_a_new_model_keeps_its_description_when_the_name_is_bad(cast: Cast, browse: Browse) -> None:
+    answer = browse("bob").post("/p/wren/models/new/", {"slug": "no/slash", "description": "sings at dawn"})
+    assert answer.status_code == 422
+    assert "sings at dawn" in answer.text and "no/slash" in answer.text
+    assert not RegisteredModel.objects.exists()
+
+
+def test_a_viewer_cannot_make_a_model_by_sending_the_form(cast: Cast, browse: Browse) -> None:
+    answer = browse("vera").post("/p/wren/models/new/", {"slug": "finch", "description": ""})
+    assert answer.status_code == 422
+    assert not RegisteredModel.objects.exists()
+
+
+def test_starting_an_upload_makes_the_model_and_an_empty_version(cast: Cast, browse: Browse) -> None:
+    answer = browse("bob").post("/p/wren/upload/start/", {"model": "finch", "git_sha": "3f9c2ab"})
+    assert answer.status_code == 201
+    version = ModelVersion.objects.get(pk=answer.json()["version"])
+    assert (version.model.slug, version.state, version.source["git_sha"]) == ("finch", "uploading", "3f9c2ab")
+
+
+def test_starting_an_upload_says_what_is_wrong_with_the_name(cast: Cast, browse: Browse) -> None:
+    answer = browse("bob").post("/p/wren/upload/start/", {"model": "../etc", "git_sha": ""})
+    assert answer.status_code == 422
+    assert "model" in answer.json()["errors"]
+
+
+def test_submitting_without_files_is_refused_with_a_sentence(cast: Cast, browse: Browse) -> None:
+    version = cast.version()
+    answer = browse("bob").post(f"/p/wren/upload/{version.pk}/submit/")
+    assert answer.status_code == 409
+    assert 'role="alert"' in answer.text
+
+
+def test_the_config_form_stores_the_next_revision(served: Served, browse: Browse) -> None:
+    answer = browse("bob").post(EDITOR, {**FIELDS, "advanced": advanced()})
+    assert answer.status_code == 302
+    saved = ConfigRevision.objects.get(number=2)
+    assert saved.body["dynamic_batching"]["preferred_batch_size"] == [4, 8]
+    assert saved.body["instance_group"][0]["count"] == 2
+    assert saved.comment == "batch at 4 and 8"
+
+
+def test_the_config_form_marks_the_field_and_keeps_everything(served: Served, browse: Browse) -> None:
+    answer = browse("bob").post(EDITOR, {**FIELDS, "preferred_batch_size": "4, 99", "advanced": advanced()})
+    assert answer.status_code == 422
+    assert 'value="4, 99"' in answer.text and 'value="500"' in answer.text and "batch at 4 and 8" in answer.text
+    field = answer.text.split('id="err-preferred_batch_size"')[1][:400]
+    assert 'class="errors"' in field
+    assert not ConfigRevision.objects.filter(number=2).exists()
+
+
+def test_the_config_form_reads_back_text_that_is_no_number(served: Served, browse: Browse) -> None:
+    answer = browse("bob").post(EDITOR, {**FIELDS, "max_batch_size": "many", "group-0-count": "x", "advanced": "{"})
+    assert answer.status_code == 422
+    assert 'value="many"' in answer.text and 'value="x"' in answer.text
+
+
+def test_checking_a_config_while_typing_stores_nothing(served: Served, browse: Browse) -> None:
+    path = "/p/wren/models/finch/configs/check/"
+    good = browse("bob").post(path, {**FIELDS, "advanced": advanced()}, headers={"HX-Request": "true"})
+    bad = browse("bob").post(path, {**FIELDS, "advanced": "not json"}, headers={"HX-Request": "true"})
+    assert 'data-testid="config-ok"' in good.text and "preferred_batch_size" in good.text
+    assert 'id="err-advanced"' in bad.text and "not JSON" in bad.text
+    assert ConfigRevision.objects.count() == 1
+
+
+def test_a_config_can_be_written_as_text(served: Served, browse: Browse) -> None:
+    client = browse("bob")
+    form = client.get(f"{EDITOR}?as=text").context["text_form"]
+    text = form["text"].value().replace("max_batch_size: ", "max_batch_size: 1", 1)
+    answer = client.post(EDITOR, {"as": "text", "base": "1", "format": "pbtxt", "text": text, "comment": ""})
+    assert answer.status_code == 302
+    bad = client.post(EDITOR, {"as": "text", "base": "1", "format": "pbtxt", "text": "wat {", "comment": ""})
+    assert bad.status_code == 422 and "wat {" in bad.text
+
+
+def test_deploying_shows_the_plan_first(served: Served, browse: Browse) -> None:
+    form = {"version": "1", "config": "0", "fleet": "prod", "strategy": "replace", "weight": "10"}
+    plan = browse("alice").post("/p/wren/models/finch/deploy/plan/", form)
+    assert 'data-testid="plan-approval"' in plan.text and "Needs 1 approval" in plan.text
+    answer = browse("alice").post("/p/wren/models/finch/deploy/", form)
+    assert answer.status_code == 302
+
+
+def test_a_canary_without_a_live_version_is_explained_at_the_form(served: Served, browse: Browse) -> None:
+    form = {"version": "1", "config": "0", "fleet": "dev", "strategy": "canary", "weight": "10", "comment": "why not"}
+    answer = browse("alice").post("/p/wren/models/finch/deploy/", form)
+    assert answer.status_code == 422
+    assert "why not" in answer.text
+
+
+def test_traffic_that_does_not_sum_to_a_hundred_is_refused(served: Served, browse: Browse) -> None:
+    path = f"/p/wren/deployments/{served.deployment.pk}/traffic/plan/"
+    answer = browse("alice").post(path, {"weight-0": "40"})
+    assert "they sum to 40" in answer.text
+
+
+def test_rejecting_needs_a_reason(served: Served, browse: Browse) -> None:
+    Membership.objects.filter(user=served.cast.bob).update(role="approver")
+    path = f"/approvals/{served.approval.pk}/review/"
+    form = {"decision": "reject", "comment": "", "plan_digest": served.approval.plan_digest}
+    answer = browse("bob").post(path, form)
+    assert answer.status_code == 422
+    served.approval.refresh_from_db()
+    assert served.approval.state == "open"
+
+
+def test_the_uploader_cannot_approve_by_sending_the_form(served: Served, browse: Browse) -> None:
+    Membership.objects.filter(user=served.cast.bob).update(role="approver")  # Bob uploaded the version.
+    form = {"decision": "approve", "comment": "", "plan_digest": served.approval.plan_digest}
+    answer = browse("bob").post(f"/approvals/{served.approval.pk}/review/", form)
+    assert answer.status_code == 422
+    served.approval.refresh_from_db()
+    assert served.approval.state == "open"
+
+
+def test_a_second_person_approves_and_it_is_applied(served: Served, browse: Browse) -> None:
+    Membership.objects.filter(user=served.cast.vera).update(role="approver")
+    form = {"decision": "approve", "comment": "fine", "plan_digest": served.approval.plan_digest}
+    answer = browse("vera").post(f"/approvals/{served.approval.pk}/review/", form)
+    assert answer["Location"] == f"/p/wren/deployments/{served.approval.deployment_id}/"
+    served.approval.refresh_from_db()
+    assert served.approval.state == "applied"
+
+
+def test_an_administrator_makes_a_second_user(cast: Cast, browse: Browse) -> None:
+    client = browse("alice")
+    client.get("/p/wren/models/")
+    form = {"form": "create", "username": "dora", "password": "short", "role": "approver", "site_role": "none"}
+    refused = client.post("/settings/members/", form)
+    assert refused.status_code == 422 and 'value="dora"' in refused.text
+    assert not User.objects.filter(username="dora").exists()
+    assert client.post("/settings/members/", {**form, "password": PASSWORD}).status_code == 302
+    assert Membership.objects.get(user__username="dora").role == "approver"
+
+
+def test_a_publisher_cannot_make_users(cast: Cast, browse: Browse) -> None:
+    form = {"form": "create", "username": "dora", "password": PASSWORD, "role": "admin", "site_role": "admin"}
+    browse("bob").post("/settings/members/", form)
+    assert not User.objects.filter(username="dora").exists()
+
+
+def test_a_token_is_shown_once_and_works(cast: Cast, browse: Browse) -> None:
+    client = browse("bob")
+    page = client.post("/settings/tokens/", {"name": "CI", "scope": "write", "project": "wren", "lifetime": "30"})
+    secret = page.context["secret"]
+    assert secret in page.text and page["Cache-Control"] == "no-store"
+    found = accounts.token_authenticate(secret)
+    assert found is not None and found.owner == cast.bob
+    assert secret not in client.get("/settings/tokens/").text
+    client.post(f"/settings/tokens/{ApiToken.objects.get().pk}/revoke/")
+    assert accounts.token_authenticate(secret) is None
+
+
+def test_retiring_a_node_needs_its_name(served: Served, browse: Browse) -> None:
+    client = browse("alice")
+    client.post(f"/fleet/nodes/{served.node.pk}/act/", {"act": "retire", "confirm": "node-2"})
+    served.node.refresh_from_db()
+    assert served.node.state != "retired"
+    client.post(f"/fleet/nodes/{served.node.pk}/act/", {"act": "retire", "confirm": "node-1"})
+    served.node.refresh_from_db()
+    assert served.node.state == "retired"
+
+
+def test_a_member_cannot_drain_a_node(served: Served, browse: Browse) -> None:
+    answer = browse("bob").post(f"/fleet/nodes/{served.node.pk}/act/", {"act": "cordon"})
+    assert answer.status_code == 403
+    served.node.refresh_from_db()
+    assert served.node.is_schedulable
+
+
+def test_trying_it_follows_the_operation(served: Served, browse: Browse) -> None:
+    client = browse("bob")
+    path = f"/p/wren/deployments/{served.deployment.pk}/try/"
+    wrong = client.post(path, {"shape-0": "1, 4", "fill-0": "typed", "data-0": "[1, 2]"})
+    assert "4 elements" in wrong.text
+    running = client.post(path, {"shape-0": "1, 4", "fill-0": "typed", "data-0": "[[1, 2, 3, 4]]"})
+    operation = running.context["operation"]
+    assert operation.params["body"]["inputs"][0]["data"] == [1, 2, 3, 4]
+    assert 'hx-trigger="every 600ms"' in running.text
+    operations.operation_claim(operation.pk, "test")
+    answer = {"outputs": [{"name": "y", "datatype": "FP32", "shape": [1, 2], "data": [0.25, 0.75]}]}
+    operations.operation_succeed(operation.pk, "test", {**answer, "timing": {"queue_us": 12, "compute_us": 340}})
+    done = client.get(f"/try/{operation.pk}/")
+    assert "0.25, 0.75" in done.text and "340" in done.text
+    assert "hx-trigger" not in done.text
