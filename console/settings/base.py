@@ -208,6 +208,8 @@ ARTIFACT_STORE_URL = env.text("FLOTILLA_ARTIFACT_STORE_URL", (DATA_DIR / "artifa
 STAGING_DIR = Path(env.text("FLOTILLA_STAGING_DIR", str(DATA_DIR / "staging")))
 MAX_UPLOAD_BYTES = env.integer("FLOTILLA_MAX_UPLOAD_BYTES", 20 * 1024**3)
 UPLOAD_EXPIRY_HOURS = env.integer("FLOTILLA_UPLOAD_EXPIRY_HOURS", 24)
+# Authority that signed the certificates of nodes' admin ports; empty: those that the system trusts.
+NODE_CA_FILE = env.text("FLOTILLA_NODE_CA_FILE", "")
 PROMETHEUS_URL = env.text("PROMETHEUS_URL", "")
 TRUSTED_PROXIES = env.words("FLOTILLA_TRUSTED_PROXIES")
 

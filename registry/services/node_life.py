@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from django.db import IntegrityError, transaction
+from django.db.models import F
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
@@ -166,6 +167,16 @@ def node_unreachable(*, node: ServingNode, error: str, now: datetime) -> None:
         _publish(node)
     elif not NodeObservation.objects.filter(node=node).exists():
         NodeObservation.objects.get_or_create(node=node, defaults={"observed_at": now, "error": error[:1000]})
+
+
+def node_epoch_raise(*, node: ServingNode, actor: Actor) -> None:
+    """Restart a node's count of generations (site operators): after an older database was restored, it refuses ours."""
+    require(actor, "site.fleet")
+    with transaction.atomic():
+        ServingNode.objects.filter(pk=node.pk).update(epoch=F("epoch") + 1)
+        audit.record(actor=actor, action="node.epoch", obj=node)
+        _changed(node)
+    node.refresh_from_db()
 
 
 def node_cordon(*, node: ServingNode, actor: Actor) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from django.conf import settings
 from django.utils.translation import gettext as _
 
 from registry.errors import RegistryError
@@ -34,6 +35,7 @@ def address_of(node: ServingNode) -> NodeAddress:
         admin_url=admin_url,
         metrics_url=str(node.endpoints.get("metrics", "")),
         admin_secret=secret,
+        ca_file=settings.NODE_CA_FILE,
     )
 
 

@@ -13,12 +13,16 @@ from serving_node.contract.control import Desired, Observed
 
 @dataclass(frozen=True, slots=True)
 class NodeAddress:
-    """Where a node listens. ``admin_secret`` is the bearer secret of its admin port and never printed."""
+    """Where a node listens. ``admin_secret`` is the bearer secret of its admin port and never printed.
+
+    ``ca_file`` holds the authority that signed its certificates (PEM); empty: those that the system trusts.
+    """
 
     name: str
     admin_url: str
     metrics_url: str
     admin_secret: str = field(repr=False)
+    ca_file: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 import urllib.parse
 from types import TracebackType
 from typing import Any, Self
@@ -35,6 +36,13 @@ _BY_STATUS = {
 }
 
 
+def _trust(address: NodeAddress) -> ssl.SSLContext | bool:
+    """Return what a node's certificate is checked against."""
+    if not any(url.startswith("https:") for url in (address.admin_url, address.metrics_url)):
+        return False  # loading the certificate bundle costs tens of milliseconds; plain http needs none
+    return ssl.create_default_context(cafile=address.ca_file or None)
+
+
 class FlotillaNodeClient:
     """See NodeClient. Answers above ``MAX_ANSWER_BYTES`` are refused while they arrive, redirects are not followed."""
 
@@ -44,8 +52,7 @@ class FlotillaNodeClient:
         self._http = httpx2.AsyncClient(
             transport=transport,
             trust_env=False,  # a proxy from the environment must never see the admin secret
-            # Loading the certificate bundle costs tens of milliseconds; plain http needs none.
-            verify=any(url.startswith("https:") for url in (address.admin_url, address.metrics_url)),
+            verify=_trust(address),
             timeout=httpx2.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS),
         )
 

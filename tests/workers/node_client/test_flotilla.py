@@ -2,10 +2,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
+from pathlib import Path
 
 import httpx2
 import pytest
 
+from flotilla import certificates
 from serving_node.contract.control import Desired, Observed
 from workers.node_client import flotilla
 from workers.node_client.client import NodeAddress, Target
@@ -147,3 +150,27 @@ async def test_a_node_that_drips_is_given_up(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_the_secret_is_not_in_the_repr() -> None:
     assert "s3cret" not in repr(ADDRESS)
+
+
+async def test_certificate_is_checked_against_the_given_authority(tmp_path: Path) -> None:
+    certificates.main([str(tmp_path), "127.0.0.1", "elsewhere"])
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        body = json.dumps(OBSERVED.to_json()).encode()
+        head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        writer.write(head.encode() + body)
+        await writer.drain()
+        writer.close()
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "127.0.0.1.pem", tmp_path / "127.0.0.1.key")
+    server = await asyncio.start_server(answer, "127.0.0.1", 0, ssl=context)
+    url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with server:
+        trusting = NodeAddress("n1", url, "", "s3cret", str(tmp_path / "ca.pem"))
+        async with FlotillaNodeClient(trusting) as client:
+            assert await client.observed(after=None, timeout_seconds=5) == OBSERVED
+        async with FlotillaNodeClient(NodeAddress("n1", url, "", "s3cret")) as client:
+            with pytest.raises(NodeClientError):
+                await client.observed(after=None, timeout_seconds=5)
