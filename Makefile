@@ -59,14 +59,14 @@ migrations: $(VENV)/.dev ## Check that migrations match the models
 
 generated: $(VENV)/.dev ## Check that generated files are fresh
 	$(BIN)/python scripts/generate_protos.py --check
-	$(BIN)/python scripts/build_css.py --check
+	scripts/build_css --check
 	$(BIN)/python scripts/vendor_static.py --check
 
 proto: $(VENV)/.dev ## Generate the protobuf stubs
 	$(BIN)/python scripts/generate_protos.py
 
 css: $(VENV)/.dev ## Build the style sheet
-	$(BIN)/python scripts/build_css.py
+	scripts/build_css
 
 test: setup-dev lint types arch migrations generated ## All checks and tests (under 25 minutes on 2 cores)
 	$(BIN)/pytest -n $(WORKERS) -m 'not slow and not gpu'

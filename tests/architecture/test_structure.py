@@ -45,11 +45,7 @@ def test_no_module_is_a_drawer_for_odds_and_ends() -> None:
 
 
 def _imports_without(module: str, *blocked: str) -> subprocess.CompletedProcess[str]:
-    script = (
-        "import sys\n"
-        f"for name in {blocked!r}: sys.modules[name] = None\n"
-        f"import {module}\n"
-    )
+    script = f"import sys\nfor name in {blocked!r}: sys.modules[name] = None\nimport {module}\n"
     return subprocess.run(
         [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
     )
