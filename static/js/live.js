@@ -24,7 +24,10 @@ function show(state) {
 
 function deliver({ kind, data }) {
   if (kind === "fragment") swap(data.target, data.html);
-  else if (kind === "notice") document.dispatchEvent(new CustomEvent("flotilla:notice", { detail: data }));
+  else if (kind === "notice") {
+    document.dispatchEvent(new CustomEvent("flotilla:notice", { detail: data }));
+    refreshOn(data.topic);
+  }
   else if (kind === "state") {
     show(data);
     if (data === "retry") broken = true;
@@ -50,6 +53,16 @@ export function swap(selector, html) {
     const after = document.querySelector(selector)?.dataset.refreshKey;
     if (before !== undefined && after !== before && !refreshing) refresh();
   });
+}
+
+// Parts that no fragment covers (lists, empty states) name the kinds of topics after which they are read again.
+let refreshSoon = 0;
+function refreshOn(topic) {
+  const kind = topic.split(":")[0];
+  const concerned = [...document.querySelectorAll("[data-refresh-on]")].some((element) => element.dataset.refreshOn.split(" ").includes(kind));
+  if (!concerned) return;
+  clearTimeout(refreshSoon);
+  refreshSoon = setTimeout(refresh, 400);
 }
 
 export async function refresh() {

@@ -16,7 +16,7 @@ class SignInForm(AuthenticationForm):
             self.fields[name].widget.attrs.update({"class": "input", "data-testid": test_id})
 
 
-class PasswordForm(PasswordChangeForm):  # type: ignore[type-arg]  # generic in the stubs only
+class PasswordForm(PasswordChangeForm):
     """Old and new password, with the console's look."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -17,7 +17,7 @@ from console.web import equivalents
 from console.web.forms import settings as forms
 from console.web.page import actor_of, add_errors, frame_of, page, permissions, render_page, user_of
 from registry.errors import NotFound, RegistryError
-from registry.models import Project, User
+from registry.models import Project, Role, User
 from registry.selectors import accounts as selectors
 from registry.selectors import fleet as fleet_selectors
 from registry.services import accounts as services
@@ -57,7 +57,7 @@ def members(request: HttpRequest) -> HttpResponse:
         "section": "members",
         "project": project,
         "members": list(selectors.members_of(project)),
-        "roles": forms.Role.choices,
+        "roles": Role.choices,
         "add": add,
         "create": create,
         "curl": equivalents.curl("POST", f"projects/{project.slug}/members/", {"username": "bob", "role": "approver"}),
