@@ -64,7 +64,7 @@ class Transport:
         while True:
             try:
                 response = self._client.request(
-                    method, target, json=json, content=content, headers=dict(headers or {}), params=dict(params or {})
+                    method, target, json=json, content=content, headers=dict(headers or {}), params=params or None
                 )
             except httpx2.HTTPError as error:
                 problem = ApiError(0, "unreachable", f"Cannot reach {self._client.base_url}: {error}")

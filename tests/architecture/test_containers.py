@@ -47,10 +47,14 @@ def test_nodes_hold_no_credentials_of_the_control_plane() -> None:
         assert not {"DATABASE_URL", "REDIS_URL", "FLOTILLA_SECRET_KEY"} & set(SERVICES[name].get("environment", {}))
 
 
-def test_node_flags_are_known() -> None:
+def test_node_flags_are_known(tmp_path: Path) -> None:
     from serving_node.cli import parse
 
+    for name in ("node-a.pem", "node-a.key"):
+        (tmp_path / name).touch()
+
     command = _words(SERVICES["node-a"]).split("python -m serving_node ")[1].replace("$$NODE_NAME", "node-a")
+    command = command.replace("/certificates", str(tmp_path))
     settings = parse(command.split(), {}).settings
     assert settings.admin_address == "0.0.0.0"
 

@@ -1,0 +1,148 @@
+"""The SDK against a local HTTP server that answers as told."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flotilla.sdk import ApiError, Flotilla, OperationFailed
+from flotilla.sdk.transport import Transport
+from flotilla.sdk.upload import upload_file
+
+
+@dataclass
+class Console:
+    """Answers from a list; keeps what it was asked."""
+
+    url: str = ""
+    answers: list[tuple[int, dict[str, str], bytes]] = field(default_factory=list)
+    asked: list[tuple[str, str, dict[str, str], bytes]] = field(default_factory=list)
+
+    def say(self, status: int, body: Any = None, **headers: str) -> None:
+        content = b"" if body is None else json.dumps(body).encode()
+        self.answers.append((status, {name.replace("_", "-"): value for name, value in headers.items()}, content))
+
+
+@pytest.fixture
+def console() -> Iterator[Console]:
+    state = Console()
+
+    class Handler(BaseHTTPRequestHandler):
+        def _answer(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            state.asked.append((self.command, self.path, dict(self.headers), body))
+            status, headers, content = state.answers.pop(0)
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        do_GET = do_POST = do_PATCH = do_HEAD = _answer
+
+        def log_message(self, *args: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    state.url = f"http://127.0.0.1:{server.server_address[1]}"
+    yield state
+    server.shutdown()
+    server.server_close()
+    thread.join(10)
+
+
+def test_problem_document_becomes_one_error(console: Console) -> None:
+    console.say(
+        422,
+        {"code": "validation_failed", "detail": "Not so.", "errors": [{"field": "slug", "message": "Too long."}]},
+    )
+    with Flotilla(console.url, "flo_x") as client, pytest.raises(ApiError) as refusal:
+        client.me()
+    assert (refusal.value.status, refusal.value.code) == (422, "validation_failed")
+    assert str(refusal.value) == "Not so.\n  slug: Too long."
+    assert console.asked[0][2]["Authorization"] == "Bearer flo_x"
+
+
+def test_reads_are_repeated_and_writes_are_not(console: Console) -> None:
+    console.say(503)
+    console.say(200, {"username": "alice"})
+    with Flotilla(console.url, "t") as client:
+        assert client.me() == {"username": "alice"}
+        console.say(404, {"detail": "no"})
+        console.say(503)
+        with pytest.raises(ApiError) as refusal:
+            client.ensure_model("m")
+    assert refusal.value.status == 503
+    assert [asked[0] for asked in console.asked] == ["GET", "GET", "GET", "POST"]
+
+
+def test_nobody_there_is_said(console: Console, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flotilla.sdk.transport._RETRY_PAUSES_SECONDS", ())
+    with Flotilla("http://127.0.0.1:1", "t") as client, pytest.raises(ApiError, match="Cannot reach"):
+        client.me()
+
+
+def test_token_is_not_in_any_repr() -> None:
+    from flotilla import settings
+
+    assert "secret" not in repr(settings.client_settings(None, "secret", None))
+
+
+def test_upload_goes_on_from_the_offset_that_the_server_has(console: Console, tmp_path: Path) -> None:
+    file = tmp_path / "model.onnx"
+    file.write_bytes(b"0123456789")
+    console.say(201, Location="/api/v1/uploads/7")
+    console.say(503)
+    console.say(200, Upload_Offset="4")
+    console.say(204, Upload_Offset="10")
+    seen: list[tuple[int, int]] = []
+    upload_file(
+        Transport(console.url, "t"),
+        version_id="v",
+        path="model.onnx",
+        file=file,
+        progress=lambda sent, total: seen.append((sent, total)),
+    )
+    assert [(asked[0], asked[1]) for asked in console.asked] == [
+        ("POST", "/api/v1/uploads/"),
+        ("PATCH", "/api/v1/uploads/7"),
+        ("HEAD", "/api/v1/uploads/7"),
+        ("PATCH", "/api/v1/uploads/7"),
+    ]
+    assert console.asked[3][3] == b"456789"
+    assert console.asked[3][2]["Upload-Offset"] == "4"
+    assert seen[-1] == (10, 10)
+
+
+def test_upload_that_is_refused_stops_at_once(console: Console, tmp_path: Path) -> None:
+    file = tmp_path / "model.onnx"
+    file.write_bytes(b"0123456789")
+    console.say(201, Location="/api/v1/uploads/7")
+    console.say(507, {"code": "storage_failed", "detail": "The disk is full."})
+    with pytest.raises(ApiError, match="The disk is full"):
+        upload_file(Transport(console.url, "t"), version_id="v", path="model.onnx", file=file)
+
+
+def test_failed_operation_gives_its_sentence(console: Console) -> None:
+    console.say(200, {"id": "o", "state": "running"})
+    console.say(200, {"id": "o", "state": "failed", "error": {"code": "version_rejected", "message": "Truncated."}})
+    with Flotilla(console.url, "t") as client, pytest.raises(OperationFailed, match="Truncated"):
+        client.wait({"operation": "o"})
+
+
+def test_pages_are_followed(console: Console) -> None:
+    console.say(200, {"results": [{"slug": "a"}], "next": f"{console.url}/api/v1/projects/default/models/?cursor=x"})
+    console.say(200, {"results": [{"slug": "b"}], "next": None})
+    with Flotilla(console.url, "t") as client:
+        assert [model["slug"] for model in client.models()] == ["a", "b"]
+    assert console.asked[1][1].endswith("?cursor=x")
