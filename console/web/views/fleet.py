@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from typing import Any
 
 from django.conf import settings
 from django.contrib import messages
@@ -12,6 +13,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
+from console.templatetags.flotilla import size
 from console.web.charts import SPANS, span_of
 from console.web.forms.settings import JoinForm
 from console.web.page import actor_of, add_errors, page, permissions, render_page
@@ -46,7 +48,7 @@ def fleet(request: HttpRequest) -> HttpResponse:
 def join(request: HttpRequest) -> HttpResponse:
     """Make a one-time token and show the command with which a machine joins."""
     actor = actor_of(request)
-    form = JoinForm(request.POST or None, initial={"labels": "environment=development"})
+    form = JoinForm(request.POST or None, initial={"labels": "development=yes"})
     command = ""
     if request.method == "POST" and form.is_valid():
         try:
@@ -75,7 +77,8 @@ def node(request: HttpRequest, node_id: uuid.UUID) -> HttpResponse:
         "node": one,
         "row": row,
         "units": _units(actor, row.observation),
-        "gpus": one.inventory.get("gpus", []) if isinstance(one.inventory, dict) else [],
+        "facts": _facts(one.inventory),
+        "gpus": one.inventory.get("gpus") or [],
         "span": span,
         "span_seconds": SPANS[span][0],
         "spans": [(name, label) for name, (_seconds, label) in SPANS.items()],
@@ -84,6 +87,21 @@ def node(request: HttpRequest, node_id: uuid.UUID) -> HttpResponse:
     }
     topics = [f"node:{one.pk}", "metrics"]
     return render_page(request, "web/fleet/node.html", context, current="fleet", topics=topics)
+
+
+def _facts(inventory: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return what a node says about its machine as (name, text), empty values and GPUs left out."""
+    facts = []
+    for name, value in inventory.items():
+        if name == "gpus" or value in ("", None, [], {}):
+            continue
+        if name.endswith("_bytes") and isinstance(value, int | float):
+            facts.append((name.removesuffix("_bytes"), size(value)))
+        elif isinstance(value, dict):
+            facts.append((name, ", ".join(f"{key} {part}" for key, part in value.items())))
+        else:
+            facts.append((name, str(value)))
+    return facts
 
 
 def _units(actor: Actor, observation: NodeObservation | None) -> list[dict[str, object]]:

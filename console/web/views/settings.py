@@ -160,7 +160,7 @@ def environments(request: HttpRequest) -> HttpResponse:
             with transaction.atomic():
                 made = fleet_services.environment_create(actor=actor, **form.cleaned_data)
                 fleet_services.fleet_create(
-                    slug=made.slug, name=made.name, environment=made, selector={"environment": made.slug}, actor=actor
+                    slug=made.slug, name=made.name, environment=made, selector={made.slug: "yes"}, actor=actor
                 )
         except RegistryError as error:
             add_errors(form, error)
