@@ -21,7 +21,6 @@ MANIFEST = ROOT / "static/vendor/manifest.json"
 # npm package -> (version, {path in the package: path in the tree})
 PACKAGES: dict[str, tuple[str, dict[str, str]]] = {
     "htmx.org": ("4.0.1", {"dist/htmx.min.js": "static/vendor/htmx.min.js", "LICENSE": "static/vendor/htmx.LICENSE"}),
-    "@alpinejs/csp": ("3.17.4", {"dist/cdn.min.js": "static/vendor/alpine-csp.min.js"}),
     "uplot": (
         "1.6.32",
         {

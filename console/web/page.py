@@ -65,12 +65,15 @@ def is_fragment(request: HttpRequest) -> bool:
 
 def page(view: View) -> View:
     """Require a signed-in user and show the domain's errors as pages: not found, not allowed, not acceptable."""
+    inside = login_required(view)
 
-    @login_required
     @wraps(view)
     def wrapped(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        if is_fragment(request) and not request.user.is_authenticated:
+            # The session ended under an open page: go to the sign-in page instead of swapping it into a panel.
+            return HttpResponse(status=401, headers={"HX-Redirect": reverse("web:login")})
         try:
-            return view(request, *args, **kwargs)
+            return inside(request, *args, **kwargs)
         except NotFound as error:
             return error_page(request, 404, error)
         except PermissionDenied as error:

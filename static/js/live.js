@@ -159,6 +159,12 @@ export function startLive() {
     source?.close();
     channel?.postMessage({ from: me, bye: true });
   });
+  addEventListener("pageshow", (event) => {
+    // Back from the browser's cache: ask for the topics again and catch up.
+    if (!event.persisted) return;
+    channel?.postMessage({ from: me, topics: topicsOfPage() });
+    refresh();
+  });
   if (channel && navigator.locks) {
     // Held for the life of the page; the browser gives it to the next tab when this one goes.
     navigator.locks.request("flotilla-live", () => new Promise(() => lead()));

@@ -34,6 +34,11 @@ def test_nobody_is_sent_to_sign_in(served: Served, browse: Browse) -> None:
         assert answer["Location"].startswith("/login/?next=/")
 
 
+def test_a_part_of_a_page_leads_to_the_sign_in_page_when_the_session_has_ended(served: Served, browse: Browse) -> None:
+    answer = browse("").post("/p/wren/models/finch/deploy/plan/", {}, headers={"HX-Request": "true"})
+    assert (answer.status_code, answer["HX-Redirect"]) == (401, "/login/")
+
+
 def test_pages_of_a_stranger_name_nothing_of_the_project(served: Served, browse: Browse) -> None:
     client = browse("charlie")
     for page in ("home", "approvals", "audit", "operations", "fleet", "node", "jump"):
