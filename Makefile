@@ -4,7 +4,6 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 export ORT_DISABLE_TELEMETRY := 1
-# Colon-free wait for slow machines; pytest-xdist uses both cores.
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
@@ -69,10 +68,10 @@ css: $(VENV)/.dev ## Build the style sheet
 	scripts/build_css
 
 test: setup-dev lint types arch migrations generated ## All checks and tests (under 25 minutes on 2 cores)
-	$(BIN)/pytest -n $(WORKERS) -m 'not slow and not gpu'
+	$(BIN)/pytest -n $(WORKERS) --dist loadgroup -m 'not slow and not gpu'
 
 test-all: setup-dev lint types arch migrations generated ## Also the slow suites
-	$(BIN)/pytest -n $(WORKERS) -m 'not gpu'
+	$(BIN)/pytest -n $(WORKERS) --dist loadgroup -m 'not gpu'
 
 bench: $(VENV)/.dev ## Run the benchmarks (ratios against peers in the same run)
 	$(BIN)/python -m benchmarks

@@ -28,3 +28,11 @@ def own_flotilla(tmp_path: Path) -> Iterator[RunningFlotilla]:
     yield running
     if running.process is not None and running.process.poll() is None:
         running.stop()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run these first and on one worker: they share a running Flotilla, and two would fight for the processor."""
+    ours = [item for item in items if "tests/e2e/" in item.nodeid]
+    for item in ours:
+        item.add_marker(pytest.mark.xdist_group("e2e"))
+    items[:] = ours + [item for item in items if item not in ours]

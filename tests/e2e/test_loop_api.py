@@ -22,7 +22,7 @@ from flotilla.sdk import ApiError, Flotilla, OperationFailed
 from tests.e2e.onnx_models import write_mlp
 from tests.e2e.running import RunningFlotilla, clean_environment
 
-pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("loop"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 CONFIG = """
 name: "mlp"

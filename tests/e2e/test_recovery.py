@@ -22,7 +22,7 @@ from flotilla.sdk import ApiError, Flotilla
 from tests.e2e.onnx_models import write_mlp
 from tests.e2e.running import RunningFlotilla, clean_environment, free_ports, wait_until
 
-pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("recovery"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 T = TypeVar("T")
 PROCESSES = ["node", "worker", "jobs", "valkey", "postgres"]

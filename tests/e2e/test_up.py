@@ -13,7 +13,7 @@ import pytest
 
 from tests.e2e.running import RunningFlotilla, clean_environment, is_alive, wait_until
 
-pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("up"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 
 def _pids(running: RunningFlotilla) -> dict[str, int]:

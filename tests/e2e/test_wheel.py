@@ -11,7 +11,7 @@ import pytest
 
 from tests.e2e.running import RunningFlotilla, clean_environment, free_ports
 
-pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("wheel"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 ROOT = Path(__file__).resolve().parents[2]
 
 
