@@ -17,7 +17,7 @@ def flotilla(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningFlotil
     running = RunningFlotilla(tmp_path_factory.mktemp("flotilla") / "data", first, first + 1)
     running.start()
     yield running
-    running.stop()
+    running.discard()
 
 
 @pytest.fixture
@@ -26,8 +26,7 @@ def own_flotilla(tmp_path: Path) -> Iterator[RunningFlotilla]:
     first = free_ports(5)
     running = RunningFlotilla(tmp_path / "data", first, first + 1)
     yield running
-    if running.process is not None and running.process.poll() is None:
-        running.stop()
+    running.discard()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

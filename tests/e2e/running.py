@@ -6,6 +6,7 @@ import json
 import os
 import queue
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -118,6 +119,14 @@ class RunningFlotilla:
         assert self.process is not None
         os.kill(self.process.pid, signal.SIGKILL)
         self.process.wait(30)
+
+    def discard(self) -> None:
+        """Stop it if it runs and remove what it keeps outside the data folder."""
+        if self.process is not None and self.process.poll() is None:
+            self.stop()
+        pointer = self.data_dir / "postgres-home"
+        if pointer.exists():
+            shutil.rmtree(pointer.read_text(), ignore_errors=True)
 
     def run_info(self) -> dict[str, Any]:
         """What the supervisor says about itself."""

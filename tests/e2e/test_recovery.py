@@ -34,7 +34,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningFlotill
     flotilla = RunningFlotilla(tmp_path_factory.mktemp("recovery") / "data", first, first + 1)
     flotilla.start()
     yield flotilla
-    flotilla.stop()
+    flotilla.discard()
 
 
 @pytest.fixture(scope="module")

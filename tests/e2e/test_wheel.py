@@ -56,3 +56,4 @@ def test_installed_wheel_starts_everything(wheel: Path, tmp_path: Path) -> None:
         assert running.get(f"http://127.0.0.1:{running.node_port}/v2/health/ready") == 200
     finally:
         assert running.stop() == 0
+        running.discard()
