@@ -177,7 +177,7 @@ REST_FRAMEWORK = {
     ],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "DEFAULT_PARSER_CLASSES": ["console.api.parsers.BoundedJsonParser"],
     "DEFAULT_PAGINATION_CLASS": "console.api.pagination.NewestFirst",
     "PAGE_SIZE": 50,
     "DEFAULT_SCHEMA_CLASS": "console.api.schema.NamedSchema",

@@ -84,7 +84,7 @@ def deployment_traffic(*, deployment: Deployment, weights: Mapping[str | int, in
             keys = [
                 (str(route.version_id), str(route.config_id))
                 for unit, route in units.items()
-                if unit == text or (text.isdigit() and route.version.number == int(text))
+                if unit == text or text == str(route.version.number)
             ]
             if len(keys) != 1 or isinstance(weight, bool) or not isinstance(weight, int):
                 message = _("“%(name)s” is not one version of this deployment.") % {"name": text}

@@ -421,7 +421,7 @@ def test_moves_by_unit_id(world: Any) -> None:
 def test_moves_outside_the_range_are_refused_or_asked_for(world: Any) -> None:
     deployment = canary(world)
     alice = world.actor(world.alice)
-    for bad in ({1: 40, 2: 60}, {1: 50, 2: 40}, {7: 100}, {1: 120, 2: -20}, {1: True, 2: 0}):
+    for bad in ({1: 40, 2: 60}, {1: 50, 2: 40}, {7: 100}, {1: 120, 2: -20}, {1: True, 2: 0}, {"9" * 6000: 100}):
         with pytest.raises(ValidationFailed):
             deployments.deployment_traffic(deployment=deployment, weights=bad, actor=alice)
     wider = world.deploy(

@@ -1,0 +1,80 @@
+"""JSON bodies, bounded in size and depth, and holding only what the database can store."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import IO, Any
+
+from django.conf import settings
+from django.core.exceptions import RequestDataTooBig
+from django.utils.translation import gettext as _
+from rest_framework.exceptions import ParseError
+from rest_framework.parsers import JSONParser
+
+MOST_LEVELS = 100
+
+
+class _Bounded:
+    """Reads from a stream until more has come than the limit allows."""
+
+    def __init__(self, stream: Any, most_bytes: int) -> None:
+        self._stream = stream
+        self._left = most_bytes
+
+    def read(self, size: int = -1) -> bytes:
+        """Return bytes. Raises RequestDataTooBig past the limit: a chunked body announces no length."""
+        piece = bytes(self._stream.read(size if 0 <= size <= self._left else self._left + 1))
+        self._left -= len(piece)
+        if self._left < 0:
+            raise RequestDataTooBig
+        return piece
+
+
+class BoundedJsonParser(JSONParser):
+    """The framework's parser, refusing what would be an unexpected error later.
+
+    Raises:
+        ParseError: no JSON, nested deeper than 100 levels, or text and numbers that PostgreSQL's JSON cannot hold (NUL,
+            half surrogate pairs, infinity).
+        RequestDataTooBig: more than ``DATA_UPLOAD_MAX_MEMORY_SIZE`` bytes.
+    """
+
+    def parse(
+        self, stream: IO[Any], media_type: str | None = None, parser_context: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Return the document."""
+        bounded: Any = _Bounded(stream, settings.DATA_UPLOAD_MAX_MEMORY_SIZE or 0)
+        try:
+            document = super().parse(bounded, media_type, parser_context)
+        except RecursionError:
+            raise ParseError(_("The JSON is nested too deeply.")) from None
+        problem = storing_problem(document)
+        if problem:
+            raise ParseError(problem)
+        return document
+
+
+def storing_problem(document: Any) -> str:
+    """Return one sentence that says why a JSON document cannot be stored, or an empty string."""
+    level = [document]
+    for _level in range(MOST_LEVELS):
+        deeper: list[Any] = []
+        for value in level:
+            if isinstance(value, str) and not _is_storable(value):
+                return _("The JSON holds a character that is not allowed (NUL, or half of a surrogate pair).")
+            if isinstance(value, float) and not math.isfinite(value):
+                return _("The JSON holds a number that is too large.")
+            if isinstance(value, dict):
+                deeper += value.keys()
+                deeper += value.values()
+            elif isinstance(value, list):
+                deeper += value
+        if not deeper:
+            return ""
+        level = deeper
+    return _("The JSON is nested too deeply.")
+
+
+def _is_storable(text: str) -> bool:
+    return (text.isascii() and "\0" not in text) or not any(c == "\0" or "\ud800" <= c <= "\udfff" for c in text)
