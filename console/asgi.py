@@ -28,6 +28,7 @@ from console.live.hub import Hub  # noqa: E402
 from console.live.rendering import render_in_thread  # noqa: E402
 from console.live.source import RedisSource  # noqa: E402
 from console.middleware.body_limit import BodyLimit  # noqa: E402
+from console.middleware.edge import Edge  # noqa: E402
 from console.uploads.asgi import UploadsApp  # noqa: E402
 
 _django = BodyLimit(_django_app)
@@ -84,4 +85,4 @@ class Application:
             signal.signal(number, stop)
 
 
-application = Application()
+application = Edge(Application())
