@@ -46,21 +46,34 @@ def users_addable(project: Project) -> QuerySet[User]:
 
 
 def users_visible_to(actor: Actor) -> QuerySet[User]:
-    """Return all accounts for site administrators, else those who share a project with the actor."""
+    """Return all accounts for site administrators, else those who share a project with the actor.
+
+    A token that is narrowed to a project makes nobody a site administrator.
+    """
     users = User.objects.order_by("username")
-    if actor.is_system or (actor.user is not None and actor.user.site_role == "admin"):
+    if actor.is_system or _is_site_admin(actor):
         return users
     return users.filter(memberships__project__in=projects_of(actor)).distinct()
 
 
 def tokens_visible_to(actor: Actor) -> QuerySet[ApiToken]:
-    """Return the actor's own tokens; site administrators also see those of service accounts. Newest first."""
+    """Return the actor's own tokens; site administrators also see those of service accounts. Newest first.
+
+    With a token that is narrowed to a project only tokens of that project.
+    """
     tokens = ApiToken.objects.select_related("owner", "project", "created_by").order_by("-created_at")
     if actor.is_system:
         return tokens
     if actor.user is None:
         return tokens.none()
     own = Q(owner_id=actor.user.id)
+    if actor.token is not None and actor.token.project_id is not None:
+        return tokens.filter(own, project_id=actor.token.project_id)
     if actor.user.site_role == "admin":
         own |= Q(owner__is_service=True)
     return tokens.filter(own)
+
+
+def _is_site_admin(actor: Actor) -> bool:
+    narrowed = actor.token is not None and actor.token.project_id is not None
+    return actor.user is not None and actor.user.site_role == "admin" and not narrowed

@@ -56,3 +56,11 @@ def test_projects_of_others_are_not_listed(cast: Cast, api: Callable[..., Any]) 
     for name, slugs in (("bob", ["wren"]), ("charlie", ["elsewhere"])):
         assert [row["slug"] for row in api(name).get("/api/v1/projects/").json()["results"]] == slugs
     assert {row["username"] for row in api("charlie").get("/api/v1/users/").json()["results"]} == {"charlie"}
+
+
+def test_a_token_of_one_project_sees_no_more_than_that_project(cast: Cast, api: Callable[..., Any]) -> None:
+    cast.token("alice")
+    narrow = api("alice")
+    narrow.credentials(HTTP_AUTHORIZATION=f"Bearer {cast.token('alice', project=cast.project)}")
+    assert "charlie" not in {row["username"] for row in narrow.get("/api/v1/users/").json()["results"]}
+    assert {row["project"] for row in narrow.get("/api/v1/api-keys/").json()["results"]} == {"wren"}
