@@ -64,6 +64,9 @@ class Membership(Row):
     class Meta:
         constraints = [models.UniqueConstraint(fields=["project", "user"], name="membership_once")]
 
+    def __str__(self) -> str:
+        return f"{self.user.username} in {self.project.slug}"
+
 
 class ApiToken(Row):
     """A bearer token ``flo_<public_id>_<secret>``; only the SHA-256 of the secret is kept.

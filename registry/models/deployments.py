@@ -163,6 +163,9 @@ class ApprovalRequest(Row):
         ]
         indexes = [models.Index(fields=["project", "state"], name="approval_inbox")]
 
+    def __str__(self) -> str:
+        return f"{self.deployment}: plan {self.plan_digest[:12]}"
+
 
 class ReviewDecision(models.TextChoices):
     """What a reviewer says."""

@@ -92,6 +92,9 @@ class JoinToken(Row):
     used_at = models.DateTimeField(null=True, blank=True)
     used_by = models.ForeignKey(ServingNode, on_delete=models.SET_NULL, null=True, blank=True, related_name="+")
 
+    def __str__(self) -> str:
+        return ", ".join(f"{key}={value}" for key, value in sorted(self.labels.items())) or "no labels"
+
 
 class NodeObservation(models.Model):
     """What a node said last (one row a node). ``units`` is the list of contract ObservedUnit as JSON."""
