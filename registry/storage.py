@@ -13,6 +13,7 @@ from typing import Any
 import obstore
 import obstore.exceptions
 from django.conf import settings
+from django.utils.translation import gettext as _
 from obstore.store import LocalStore, from_url
 
 from registry.errors import StorageFailed
@@ -34,7 +35,7 @@ class ArtifactStore:
         try:
             self._store: Any = from_url(url, mkdir=True) if local else from_url(url)
         except _ERRORS as error:
-            raise StorageFailed(f"The artifact store cannot be opened: {_sentence(error)}") from error
+            raise _failed(_("The artifact store cannot be opened: %(why)s"), error) from error
 
     def put_file(self, path: Path, sha256: str) -> str:
         """Store a local file under its digest and return the storage key. Storing it again changes nothing.
@@ -46,7 +47,7 @@ class ArtifactStore:
         try:
             obstore.put(self._store, key, path)
         except _ERRORS as error:
-            raise StorageFailed(f"The artifact store could not take the file: {_sentence(error)}") from error
+            raise _failed(_("The artifact store could not take the file: %(why)s"), error) from error
         return key
 
     def exists(self, sha256: str) -> bool:
@@ -56,7 +57,7 @@ class ArtifactStore:
         except FileNotFoundError:
             return False
         except _ERRORS as error:
-            raise StorageFailed(f"The artifact store does not answer: {_sentence(error)}") from error
+            raise _failed(_("The artifact store does not answer: %(why)s"), error) from error
         return True
 
     def open_range(self, sha256: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
@@ -69,7 +70,7 @@ class ArtifactStore:
         try:
             size = int(obstore.head(self._store, key)["size"])
         except _ERRORS as error:
-            raise StorageFailed(f"The blob {sha256[:12]} cannot be read: {_sentence(error)}") from error
+            raise _failed(_("The blob %(sha256)s cannot be read: %(why)s"), error, sha256=sha256[:12]) from error
         return self._pieces(key, start, size if end is None else min(end, size))
 
     def _pieces(self, key: str, start: int, end: int) -> Iterator[bytes]:
@@ -78,7 +79,7 @@ class ArtifactStore:
             try:
                 piece = bytes(obstore.get_range(self._store, key, start=start, end=stop))
             except _ERRORS as error:
-                raise StorageFailed(f"The artifact store stopped answering: {_sentence(error)}") from error
+                raise _failed(_("The artifact store stopped answering: %(why)s"), error) from error
             yield piece
             start = stop
 
@@ -93,7 +94,7 @@ class ArtifactStore:
                 for piece in self.open_range(sha256):
                     file.write(piece)
         except OSError as error:
-            raise StorageFailed(f"The file cannot be written: {_sentence(error)}") from error
+            raise _failed(_("The file cannot be written: %(why)s"), error) from error
 
     def presign(self, sha256: str, *, seconds: int = 900) -> str | None:
         """Return an address from which anybody may read the blob for a while; None on a local folder."""
@@ -115,7 +116,7 @@ class ArtifactStore:
             with contextlib.suppress(FileNotFoundError):
                 obstore.delete(self._store, storage_key(sha256))
         except _ERRORS as error:
-            raise StorageFailed(f"The artifact store could not delete a blob: {_sentence(error)}") from error
+            raise _failed(_("The artifact store could not delete a blob: %(why)s"), error) from error
 
 
 def artifact_store() -> ArtifactStore:
@@ -128,15 +129,19 @@ def _store_at(url: str) -> ArtifactStore:
     return ArtifactStore(url)
 
 
+def _failed(template: str, error: BaseException, **values: str) -> StorageFailed:
+    return StorageFailed(template % {"why": _sentence(error), **values})
+
+
 def _sentence(error: BaseException) -> str:
     """Return what went wrong in plain words; the library's own text spans many lines."""
     text = str(error)
     if (isinstance(error, OSError) and error.errno == errno.ENOSPC) or "os error 28" in text:
-        return "there is no space left on the disk."
+        return _("there is no space left on the disk.")
     if (isinstance(error, OSError) and error.errno == errno.EDQUOT) or "os error 122" in text:
-        return "the disk quota is used up."
+        return _("the disk quota is used up.")
     if isinstance(error, FileNotFoundError):
-        return "it is not there."
+        return _("it is not there.")
     if isinstance(error, PermissionError) or "os error 13" in text:
-        return "access is denied."
+        return _("access is denied.")
     return (text.strip().splitlines() or [type(error).__name__])[0][:200]

@@ -74,4 +74,6 @@ def _require_csrf(request: HttpRequest) -> None:
     check.process_request(request)
     reason = check.process_view(request, HttpResponse, (), {})
     if reason:
-        raise PermissionDenied(f"CSRF: {reason}")
+        raise PermissionDenied(
+            _("The request does not prove that it comes from our own pages: %(why)s") % {"why": reason}
+        )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from registry.domain.facts import DeploymentFacts, NodeFacts, WantedUnit
+from registry.domain.texts import gettext as _
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,14 +19,6 @@ class Verdict:
 
 # From best to worst: a parent shows its worst child.
 HEALTH_ORDER = ("healthy", "suspended", "progressing", "unknown", "missing", "degraded")
-_STARTING = {
-    "fetching": "is fetching its files",
-    "verifying": "is verifying its files",
-    "staged": "is waiting to load",
-    "loading": "is loading",
-    "warming": "is warming up",
-    "unloading": "is unloading",
-}
 
 
 def worst(verdicts: list[Verdict]) -> Verdict:
@@ -37,42 +30,47 @@ def worst(verdicts: list[Verdict]) -> Verdict:
 
 def unit_health(node: NodeFacts, wanted: WantedUnit) -> Verdict:
     """Return the health of one wanted unit on one node."""
-    label = f"v{wanted.version}"
     seen = node.units.get(wanted.unit)
-    if seen is None or seen.state == "absent":
-        return Verdict("progressing", f"{label} is not on node {node.name} yet.", wanted.unit)
-    if seen.state == "ready":
+    state = "absent" if seen is None else seen.state
+    if state == "ready":
         return Verdict("healthy")
-    if seen.state == "failed":
-        reason = seen.reason_text or seen.reason_code or "no reason given"
-        return Verdict("degraded", f"{label} failed on node {node.name}: {_sentence(reason)}", wanted.unit)
-    return Verdict("progressing", f"{label} {_STARTING.get(seen.state, seen.state)} on node {node.name}.", wanted.unit)
+    names = {"version": wanted.version, "node": node.name}
+    if seen is not None and state == "failed":
+        why = _sentence(seen.reason_text or seen.reason_code or _("no reason given"))
+        return Verdict(
+            "degraded", _("v%(version)s failed on node %(node)s: %(why)s") % {**names, "why": why}, wanted.unit
+        )
+    return Verdict("progressing", _on_the_way(state) % names, wanted.unit)
 
 
 def node_health(node: NodeFacts, units: tuple[WantedUnit, ...]) -> Verdict:
     """Return the health of a deployment on one node: its worst unit, or that the node is unreachable."""
     if node.age_seconds is None:
-        why = f" ({node.error})" if node.error else ""
-        return Verdict("unknown", f"Node {node.name} has not been seen yet{why}.", node.name)
-    if not node.is_reachable:
-        why = f": {_sentence(node.error)}" if node.error else "."
         return Verdict(
-            "unknown", f"Node {node.name} has not answered for {_duration(node.age_seconds)}{why}", node.name
+            "unknown", _with_error(_("Node %(node)s has not been seen yet") % {"node": node.name}, node), node.name
         )
-    if node.state in ("draining", "drained"):
-        return Verdict("suspended", f"Node {node.name} is {node.state}.", node.name)
+    if not node.is_reachable:
+        silent = _("Node %(node)s has not answered for %(duration)s") % {
+            "node": node.name,
+            "duration": _duration(node.age_seconds),
+        }
+        return Verdict("unknown", _with_error(silent, node), node.name)
+    if node.state == "draining":
+        return Verdict("suspended", _("Node %(node)s is draining.") % {"node": node.name}, node.name)
+    if node.state == "drained":
+        return Verdict("suspended", _("Node %(node)s is drained.") % {"node": node.name}, node.name)
     verdict = worst([unit_health(node, unit) for unit in units])
     if verdict.status == "healthy" and not node.is_current:
-        return Verdict("progressing", f"Node {node.name} is applying the newest change.", node.name)
+        return Verdict("progressing", _applying(node), node.name)
     return Verdict(verdict.status, verdict.reason, node.name if verdict.status != "healthy" else "")
 
 
 def deployment_health(facts: DeploymentFacts) -> Verdict:
     """Return the health of a deployment: its worst node."""
     if not facts.units:
-        return Verdict("missing", "Nothing is deployed yet.")
+        return Verdict("missing", _("Nothing is deployed yet."))
     if not facts.nodes:
-        return Verdict("missing", f"No node belongs to fleet {facts.fleet}.")
+        return Verdict("missing", _no_node(facts))
     return worst([node_health(node, facts.units) for node in facts.nodes])
 
 
@@ -81,17 +79,17 @@ def deployment_sync(facts: DeploymentFacts) -> Verdict:
     if not facts.nodes:
         if not facts.units:
             return Verdict("synced")
-        return Verdict("out_of_sync", f"No node belongs to fleet {facts.fleet}.")
+        return Verdict("out_of_sync", _no_node(facts))
     reachable = [node for node in facts.nodes if node.is_reachable]
     if not reachable:
-        return Verdict("unknown", f"No node has answered for {_duration(_youngest(facts.nodes))}.")
+        return Verdict("unknown", _nobody_answers(facts))
     failed = [unit_health(node, unit) for node in reachable for unit in facts.units if _serves(node)]
     for verdict in failed:
         if verdict.status == "degraded":
             return Verdict("out_of_sync", verdict.reason, verdict.child)
     behind = [node for node in reachable if not node.is_current]
     if behind:
-        return Verdict("progressing", f"Node {behind[0].name} is applying the newest change.", behind[0].name)
+        return Verdict("progressing", _applying(behind[0]), behind[0].name)
     waiting = [verdict for verdict in failed if verdict.status != "healthy"]
     if waiting:
         return Verdict("progressing", waiting[0].reason, waiting[0].child)
@@ -135,20 +133,54 @@ def _serves(node: NodeFacts) -> bool:
     return node.state not in ("draining", "drained")
 
 
-def _youngest(nodes: tuple[NodeFacts, ...]) -> float | None:
-    ages = [node.age_seconds for node in nodes if node.age_seconds is not None]
-    return min(ages) if ages else None
+def _on_the_way(state: str) -> str:
+    """Return the sentence about a unit that is not ready yet, with places for ``version`` and ``node``."""
+    match state:
+        case "fetching":
+            return _("v%(version)s is fetching its files on node %(node)s.")
+        case "verifying":
+            return _("v%(version)s is verifying its files on node %(node)s.")
+        case "staged":
+            return _("v%(version)s is waiting to load on node %(node)s.")
+        case "loading":
+            return _("v%(version)s is loading on node %(node)s.")
+        case "warming":
+            return _("v%(version)s is warming up on node %(node)s.")
+        case "unloading":
+            return _("v%(version)s is unloading on node %(node)s.")
+        case _other:
+            return _("v%(version)s is not on node %(node)s yet.")
 
 
-def _duration(seconds: float | None) -> str:
-    if seconds is None:
-        return "ever"
+def _applying(node: NodeFacts) -> str:
+    return _("Node %(node)s is applying the newest change.") % {"node": node.name}
+
+
+def _no_node(facts: DeploymentFacts) -> str:
+    return _("No node belongs to fleet %(fleet)s.") % {"fleet": facts.fleet}
+
+
+def _nobody_answers(facts: DeploymentFacts) -> str:
+    ages = [node.age_seconds for node in facts.nodes if node.age_seconds is not None]
+    if not ages:
+        return _("No node has answered yet.")
+    return _("No node has answered for %(duration)s.") % {"duration": _duration(min(ages))}
+
+
+def _duration(seconds: float) -> str:
     whole = int(seconds)
     if whole < 120:
-        return f"{whole} s"
+        return _("%(count)d s") % {"count": whole}
     if whole < 7200:
-        return f"{whole // 60} min"
-    return f"{whole // 3600} h"
+        return _("%(count)d min") % {"count": whole // 60}
+    return _("%(count)d h") % {"count": whole // 3600}
+
+
+def _with_error(text: str, node: NodeFacts) -> str:
+    """Return the text as a sentence, with the last error of the node when there is one."""
+    if not node.error:
+        return _sentence(text)
+    return _("%(what)s: %(error)s") % {"what": text, "error": _sentence(node.error)}
 
 
 def _sentence(text: str) -> str:

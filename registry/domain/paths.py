@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 
+from registry.domain.texts import gettext as _
 from registry.errors import ValidationFailed
 
 MAX_PATH = 500
@@ -13,26 +14,26 @@ MAX_PART = 255
 def path_problem(path: str) -> str:
     """Return one sentence that says what is wrong with ``path``, or an empty string."""
     if not path:
-        return "The file name is empty."
+        return _("The file name is empty.")
     if len(path) > MAX_PATH:
-        return f"The file name is longer than {MAX_PATH} characters."
+        return _("The file name is longer than %(limit)s characters.") % {"limit": MAX_PATH}
     if "\\" in path:
-        return "The file name contains a backslash; use / between folders."
+        return _("The file name contains a backslash; use / between folders.")
     if any(unicodedata.category(character) in {"Cc", "Cs"} for character in path):
-        return "The file name contains a control character."
+        return _("The file name contains a control character.")
     if path.startswith("/") or (len(path) > 1 and path[1] == ":"):
-        return "The file name must be relative to the version, not absolute."
+        return _("The file name must be relative to the version, not absolute.")
     parts = path.split("/")
     if any(part == ".." for part in parts):
-        return "The file name must not contain '..'."
+        return _("The file name must not contain '..'.")
     if any(part in {"", "."} for part in parts):
-        return "The file name must be normalised: no '.', no '//' and no '/' at the end."
+        return _("The file name must be normalised: no '.', no '//' and no '/' at the end.")
     if any(part != part.strip() for part in parts):
-        return "Parts of the file name must not begin or end with a space."
+        return _("Parts of the file name must not begin or end with a space.")
     if any(len(part.encode()) > MAX_PART for part in parts):
-        return f"A part of the file name is longer than {MAX_PART} bytes."
+        return _("A part of the file name is longer than %(limit)s bytes.") % {"limit": MAX_PART}
     if unicodedata.normalize("NFC", path) != path:
-        return "The file name must be in Unicode normal form C."
+        return _("The file name must be in Unicode normal form C.")
     return ""
 
 
@@ -56,5 +57,5 @@ def clash(paths: list[str]) -> str:
         for depth in range(1, len(parts)):
             folder = "/".join(parts[:depth])
             if folder in known:
-                return f"{folder} is a file, so {path} cannot be inside it."
+                return _("%(folder)s is a file, so %(path)s cannot be inside it.") % {"folder": folder, "path": path}
     return ""

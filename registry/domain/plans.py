@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from registry.domain.texts import gettext as _
 from registry.errors import ValidationFailed
 
 ROLES = ("live", "canary", "shadow", "held")
@@ -110,29 +111,40 @@ def spec_problems(spec: DeploymentSpec) -> list[dict[str, str]]:
 
     low, high = spec.weight_range
     if not 0 <= low <= high <= 100:
-        say("weight_range", "The range of weights must be two numbers from 0 to 100, the smaller first.")
+        say("weight_range", _("The range of weights must be two numbers from 0 to 100, the smaller first."))
     seen: set[tuple[int, int]] = set()
     for index, route in enumerate(spec.routes):
         field = f"routes[{index}]"
         if (route.version, route.config) in seen:
-            say(field, f"Version {route.version} with config {route.config} is listed twice.")
+            say(
+                field,
+                _("Version %(version)s with config %(config)s is listed twice.")
+                % {"version": route.version, "config": route.config},
+            )
         seen.add((route.version, route.config))
         if route.role not in ROLES:
-            say(f"{field}.role", f"The role must be one of {', '.join(ROLES)}.")
+            say(f"{field}.role", _("The role must be one of %(roles)s.") % {"roles": ", ".join(ROLES)})
         elif route.role not in TAKES_TRAFFIC and route.weight != 0:
-            say(f"{field}.weight", f"A {route.role} route takes no traffic; its weight must be 0.")
+            say(f"{field}.weight", _("A %(role)s route takes no traffic; its weight must be 0.") % {"role": route.role})
         if not 0 <= route.weight <= 100:
-            say(f"{field}.weight", "A weight is a percentage from 0 to 100.")
+            say(f"{field}.weight", _("A weight is a percentage from 0 to 100."))
         if not 0 <= route.sample_percent <= 100:
-            say(f"{field}.sample_percent", "The sample is a percentage from 0 to 100.")
+            say(f"{field}.sample_percent", _("The sample is a percentage from 0 to 100."))
         if route.role == "canary" and not low <= route.weight <= high:
-            say(f"{field}.weight", f"The weight of a canary must lie in the allowed range {low} to {high}.")
+            say(
+                f"{field}.weight",
+                _("The weight of a canary must lie in the allowed range %(low)s to %(high)s.")
+                % {"low": low, "high": high},
+            )
     live = [route for route in spec.routes if route.role == "live"]
     total = sum(route.weight for route in spec.routes if route.role in TAKES_TRAFFIC)
     if live and total != 100:
-        say("routes", f"The weights of live and canary routes must sum to 100; they sum to {total}.")
+        say(
+            "routes",
+            _("The weights of live and canary routes must sum to 100; they sum to %(total)s.") % {"total": total},
+        )
     if not live and total:
-        say("routes", "A canary needs a live route beside it.")
+        say("routes", _("A canary needs a live route beside it."))
     return problems
 
 
@@ -235,16 +247,16 @@ _ROUTE_FIELDS = {"version", "config", "role", "weight", "sample_percent", "versi
 
 def _read_spec(document: Mapping[str, Any]) -> DeploymentSpec:
     if not isinstance(document, Mapping):
-        raise _bad("", "The spec must be an object.")
+        raise _bad("", _("The spec must be an object."))
     for name in document:
         if name not in _SPEC_FIELDS:
-            raise _bad(str(name), f"Unknown field {name}.")
+            raise _bad(str(name), _("Unknown field %(field)s."))
     routes = document.get("routes", [])
     if not isinstance(routes, list):
-        raise _bad("routes", "routes must be a list.")
+        raise _bad("routes", _("%(field)s must be a list."))
     bounds = document.get("weight_range", [0, 100])
     if not (isinstance(bounds, list | tuple) and len(bounds) == 2 and all(_is_int(bound) for bound in bounds)):
-        raise _bad("weight_range", "weight_range must be a list of two whole numbers.")
+        raise _bad("weight_range", _("%(field)s must be a list of two whole numbers."))
     spec = DeploymentSpec(
         routes=tuple(_read_route(route, f"routes[{index}]") for index, route in enumerate(routes)),
         sticky=_text(document, "sticky", ""),
@@ -259,19 +271,19 @@ def _read_spec(document: Mapping[str, Any]) -> DeploymentSpec:
 
 def _read_route(document: Any, field: str) -> RouteSpec:
     if not isinstance(document, Mapping):
-        raise _bad(field, f"{field} must be an object.")
+        raise _bad(field, _("%(field)s must be an object."))
     for name in document:
         if name not in _ROUTE_FIELDS:
-            raise _bad(f"{field}.{name}", f"Unknown field {field}.{name}.")
+            raise _bad(f"{field}.{name}", _("Unknown field %(field)s."))
     version, config, weight = document.get("version", 0), document.get("config", 0), document.get("weight", 0)
     for name, value in (("version", version), ("config", config), ("weight", weight)):
         if not _is_int(value) or value < 0:
-            raise _bad(f"{field}.{name}", f"{field}.{name} must be a whole number, not negative.")
+            raise _bad(f"{field}.{name}", _("%(field)s must be a whole number, not negative."))
     if version == 0:
-        raise _bad(f"{field}.version", f"{field}.version is missing.")
+        raise _bad(f"{field}.version", _("%(field)s is missing."))
     percent = document.get("sample_percent", 0.0)
     if isinstance(percent, bool) or not isinstance(percent, int | float):
-        raise _bad(f"{field}.sample_percent", f"{field}.sample_percent must be a number.")
+        raise _bad(f"{field}.sample_percent", _("%(field)s must be a number."))
     return RouteSpec(
         version=version,
         config=config,
@@ -290,9 +302,10 @@ def _is_int(value: Any) -> bool:
 def _text(document: Mapping[str, Any], name: str, default: str, prefix: str = "") -> str:
     value = document.get(name, default)
     if not isinstance(value, str):
-        raise _bad(f"{prefix}{name}", f"{prefix}{name} must be a text.")
+        raise _bad(f"{prefix}{name}", _("%(field)s must be a text."))
     return value
 
 
-def _bad(field: str, message: str) -> ValidationFailed:
+def _bad(field: str, template: str) -> ValidationFailed:
+    message = template % {"field": field}
     return ValidationFailed(message, errors=[{"field": field, "message": message}])

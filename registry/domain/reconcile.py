@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 
 from registry.domain.facts import DeploymentFacts, NodeFacts, RolloutFacts
 from registry.domain.health import deployment_health, deployment_sync, ready_percent, unit_health
+from registry.domain.texts import gettext as _
 
 PROGRESS_DEADLINE = timedelta(minutes=15)
 
@@ -79,7 +80,7 @@ def _needs_push(node: NodeFacts) -> bool:
 def _rollout_step(facts: DeploymentFacts, rollout: RolloutFacts, now: datetime) -> Iterator[Action]:
     """Yield at most one move of the phase: the next pass sees fresh facts."""
     if rollout.phase == "pending":
-        yield MoveRollout(rollout.rollout_id, "progressing", "started")
+        yield MoveRollout(rollout.rollout_id, "progressing", _("Started."))
     elif rollout.phase == "progressing":
         yield from _progress(facts, rollout, now)
     elif rollout.phase == "verifying":
@@ -93,11 +94,9 @@ def _progress(facts: DeploymentFacts, rollout: RolloutFacts, now: datetime) -> I
     if failure:
         yield MoveRollout(rollout.rollout_id, "aborting", failure)
     elif _settled(facts):
-        yield MoveRollout(rollout.rollout_id, "verifying", "every unit is ready on every node that answers")
+        yield MoveRollout(rollout.rollout_id, "verifying", _("Every unit is ready on every node that answers."))
     elif _overdue(facts, rollout, now):
-        why = deployment_health(facts).reason
-        minutes = int(PROGRESS_DEADLINE.total_seconds() // 60)
-        yield MoveRollout(rollout.rollout_id, "aborting", f"Not ready within {minutes} minutes. {why}".strip())
+        yield MoveRollout(rollout.rollout_id, "aborting", _too_late(facts))
     elif rollout.operation_id is not None:
         yield ReportOperation(rollout.operation_id, ready_percent(facts), deployment_health(facts).reason)
 
@@ -107,11 +106,11 @@ def _verify(facts: DeploymentFacts, rollout: RolloutFacts, now: datetime) -> Ite
     if failure:
         yield MoveRollout(rollout.rollout_id, "aborting", failure)
     elif _settled(facts):
-        yield MoveRollout(rollout.rollout_id, "succeeded", "every route is in force")
+        yield MoveRollout(rollout.rollout_id, "succeeded", _("Every route is in force."))
         if rollout.operation_id is not None:
-            yield FinishOperation(rollout.operation_id, "Deployed.")
+            yield FinishOperation(rollout.operation_id, _("Deployed."))
     elif _overdue(facts, rollout, now):
-        yield MoveRollout(rollout.rollout_id, "aborting", deployment_health(facts).reason)
+        yield MoveRollout(rollout.rollout_id, "aborting", _too_late(facts))
 
 
 def _finish_abort(facts: DeploymentFacts, rollout: RolloutFacts, now: datetime) -> Iterator[Action]:
@@ -153,6 +152,12 @@ def _overdue(facts: DeploymentFacts, rollout: RolloutFacts, now: datetime) -> bo
     if not any(node.is_reachable for node in facts.nodes):
         return False
     return now - rollout.created_at > PROGRESS_DEADLINE
+
+
+def _too_late(facts: DeploymentFacts) -> str:
+    text = _("Not ready within %(minutes)d minutes. %(why)s")
+    minutes = PROGRESS_DEADLINE // timedelta(minutes=1)
+    return (text % {"minutes": minutes, "why": deployment_health(facts).reason}).strip()
 
 
 def _status(facts: DeploymentFacts) -> SetStatus:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from registry.domain.texts import gettext as _
 from registry.errors import InvalidTransition
 
 Table = Mapping[str, frozenset[str]]
@@ -96,4 +97,6 @@ def require_move(table: Table, before: str, to: str, *, noun: str) -> None:
         InvalidTransition: it is not; the message names both states.
     """
     if to not in table.get(before, frozenset()):
-        raise InvalidTransition(f"{noun} is {before}; it cannot become {to}.")
+        raise InvalidTransition(
+            _("%(what)s is %(before)s; it cannot become %(to)s.") % {"what": noun, "before": before, "to": to}
+        )

@@ -12,6 +12,7 @@ from typing import Any
 
 from django.db import connection, models, transaction
 from django.db.models import QuerySet
+from django.utils.translation import gettext as _
 
 from registry.domain.actors import Actor
 from registry.models import AuditEvent, AuditSeal
@@ -102,13 +103,13 @@ def verify_chain(chain: str) -> ChainReport:
     for seal in AuditSeal.objects.filter(chain=chain).select_related("event").order_by("sequence").iterator(500):
         problem = ""
         if seal.sequence != expected:
-            problem = f"seal {expected} is missing"
+            problem = _("seal %(number)s is missing") % {"number": expected}
         elif seal.previous_hash != previous:
-            problem = "it does not continue the seal before it"
+            problem = _("it does not continue the seal before it")
         elif _chain_of(seal.event) != chain:
-            problem = "its event belongs to another chain"
+            problem = _("its event belongs to another chain")
         elif seal.hash != _hash(chain, seal.sequence, previous, seal.event):
-            problem = "its event was changed"
+            problem = _("its event was changed")
         if problem:
             return ChainReport(chain, False, checked, seal.sequence, problem)
         previous, expected, checked = seal.hash, expected + 1, checked + 1

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from registry import telemetry
 from registry.errors import ValidationFailed
@@ -41,7 +42,7 @@ def check_finish(
         ValidationFailed: no such verdict.
     """
     if verdict not in Verdict.values or verdict == Verdict.RUNNING:
-        raise ValidationFailed(f"{verdict!r} is no final verdict.")
+        raise ValidationFailed(_("“%(verdict)s” is no final verdict.") % {"verdict": verdict})
     check.verdict = verdict
     check.summary = summary
     check.evidence = dict(evidence or {})

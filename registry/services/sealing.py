@@ -10,6 +10,7 @@ from cryptography.fernet import Fernet, InvalidToken
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from django.conf import settings
+from django.utils.translation import gettext as _
 
 from registry.errors import StorageFailed
 
@@ -34,7 +35,7 @@ def unseal(sealed: str) -> str:
     try:
         return _box(settings.SECRET_KEY).decrypt(sealed.encode()).decode()
     except InvalidToken:
-        raise StorageFailed("A sealed secret cannot be opened: the server's secret key has changed.") from None
+        raise StorageFailed(_("A sealed secret cannot be opened: the server's secret key has changed.")) from None
 
 
 def digest(secret: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.db import models, transaction
+from django.utils.translation import gettext as _
 
 from registry.domain.actors import Actor
 from registry.domain.states import TABLES, require_move
@@ -26,11 +27,11 @@ def move(instance: models.Model, field: str, to: str, *, cause: str, actor: Acto
     options = instance._meta
     table = TABLES[options.model_name or "", field]
     rows = type(instance)._default_manager.filter(pk=instance.pk)
-    for _ in range(_ATTEMPTS):
+    for _attempt in range(_ATTEMPTS):
         before = rows.values_list(field, flat=True).first()
         if before is None:
-            raise NotFound(f"This {options.verbose_name} no longer exists.")
-        require_move(table, before, to, noun=f"This {options.verbose_name}")
+            raise NotFound(_("This %(what)s no longer exists.") % {"what": options.verbose_name})
+        require_move(table, before, to, noun=_("This %(what)s") % {"what": options.verbose_name})
         with transaction.atomic():
             # The row may have moved since it was read; then this changes nothing and we look again.
             if not rows.filter(**{field: before}).update(**{field: to}, **columns):
@@ -46,4 +47,6 @@ def move(instance: models.Model, field: str, to: str, *, cause: str, actor: Acto
         for name, value in {field: to, **columns}.items():
             setattr(instance, name, value)
         return str(before)
-    raise InvalidTransition(f"This {options.verbose_name} keeps being changed by others; try again.")
+    raise InvalidTransition(
+        _("This %(what)s keeps being changed by others; try again.") % {"what": options.verbose_name}
+    )

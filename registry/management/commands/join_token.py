@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.utils.translation import gettext as _
 
 from registry.domain.actors import Actor
 from registry.errors import RegistryError
@@ -25,7 +26,9 @@ class Command(BaseCommand):
         for pair in filter(None, options["labels"].split(",")):
             key, equals, value = pair.partition("=")
             if not equals:
-                raise CommandError(f"--labels takes pairs like environment=development, not {pair!r}.")
+                raise CommandError(
+                    _("--labels takes pairs like environment=development, not “%(pair)s”.") % {"pair": pair}
+                )
             labels[key.strip()] = value.strip()
         try:
             _token, text = join_token_create(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
+from django.utils.translation import gettext as _
 
 from registry.services.audit import chains, verify_chain
 
@@ -18,9 +19,13 @@ class Command(BaseCommand):
         broken = []
         for chain in chains():
             report = verify_chain(chain)
-            verdict = "ok" if report.ok else f"BROKEN at {report.bad_sequence}: {report.problem}"
-            self.stdout.write(f"{chain}: {report.checked} events, {verdict}")
+            verdict = _("ok")
+            if not report.ok:
+                facts = {"sequence": report.bad_sequence, "problem": report.problem}
+                verdict = _("BROKEN at %(sequence)s: %(problem)s") % facts
+            line = {"chain": chain, "count": report.checked, "verdict": verdict}
+            self.stdout.write(_("%(chain)s: %(count)s events, %(verdict)s") % line)
             if not report.ok:
                 broken.append(chain)
         if broken:
-            raise CommandError(f"{len(broken)} of the chains do not hold.")
+            raise CommandError(_("%(count)s of the chains do not hold.") % {"count": len(broken)})
