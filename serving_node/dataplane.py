@@ -14,6 +14,7 @@ from serving_node.core.metadata import IndexEntry, ModelMetadata, ServerMetadata
 from serving_node.core.request import InferenceRequest
 from serving_node.observability.logging import LogControl
 from serving_node.observability.metrics import ModelSeries
+from serving_node.repository.serving_table import parse_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -125,7 +126,13 @@ class DataPlane:
         return not self._stopping and self._repository.ready()
 
     def model_ready(self, name: str, version: str) -> bool:
-        """Return whether requests for the model would be taken; unknown models are not ready."""
+        """Return whether requests for the model would be taken; unknown models are not ready.
+
+        Raises:
+            InferenceError: INVALID_ARG, the version is not a number.
+        """
+        if version:
+            parse_version(version)
         try:
             self._repository.resolve(name, version, None)
         except InferenceError:
@@ -155,7 +162,8 @@ class DataPlane:
         if name and not models:
             raise InferenceError(ErrorCode.INVALID_ARG, f"requested model '{name}' is not available")
         if version:
-            models = [model for model in models if str(model.version) == version]
+            number = parse_version(version)
+            models = [model for model in models if model.version == number]
             if not models:
                 sentence = f"requested model version is not available for model '{name}'"
                 raise InferenceError(ErrorCode.INVALID_ARG, sentence)

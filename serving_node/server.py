@@ -30,7 +30,7 @@ from serving_node.frontends.grpc.frontend import GrpcFrontend
 from serving_node.frontends.http.frontend import HttpFrontend, HttpLimits
 from serving_node.frontends.metrics.frontend import MetricsFrontend
 from serving_node.observability.host import GpuProbe, HostProbe
-from serving_node.observability.logging import LogControl, LogStyle, configure_logging
+from serving_node.observability.logging import LogControl, LogFormat, configure_logging
 from serving_node.repository.blob_store import BlobStore
 from serving_node.repository.convergence import Limits
 from serving_node.repository.desired_state import DesiredState
@@ -343,9 +343,8 @@ def _configure_logs(settings: NodeSettings, stack: contextlib.ExitStack) -> LogC
             raise StartError(f"cannot write the log file {settings.log_file}: {error.strerror}") from error
     for library in _CHATTY_LIBRARIES:
         logging.getLogger(library).setLevel(logging.WARNING)
-    control = LogControl(log_file=settings.log_file)
-    style = LogStyle.JSON if settings.log_format == "json" else LogStyle.TEXT
-    configure_logging(style=style, control=control, stream=stream, verbose=settings.log_verbose > 0)
+    control = LogControl(log_file=settings.log_file, log_format=LogFormat(settings.log_format))
+    configure_logging(control=control, stream=stream, verbose=settings.log_verbose > 0)
     control.update(
         {"log_info": settings.log_info, "log_warning": settings.log_warning, "log_error": settings.log_error}
     )

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
+from serving_node.observability.logging import LogFormat
 from serving_node.repository.repository import ControlMode
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -103,6 +104,8 @@ class NodeSettings:
             raise SettingsError("--load-model=* loads every model, so it must be the only --load-model")
         if self.exit_timeout_secs < 0:
             raise SettingsError("--exit-timeout-secs must not be negative")
+        if self.log_format not in list(LogFormat):
+            raise SettingsError(f"--log-format is one of {', '.join(LogFormat)}, not '{self.log_format}'")
         if self.http_max_input_size <= 0:
             raise SettingsError("--http-max-input-size must be positive")
 

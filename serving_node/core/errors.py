@@ -15,6 +15,10 @@ class InferenceError(Exception):
         self.code = code
         self.message = message
 
+    def __reduce__(self) -> tuple[type[InferenceError], tuple[ErrorCode, str]]:
+        # exceptions pickle their args, which hold the sentence only
+        return type(self), (self.code, self.message)
+
     def __repr__(self) -> str:
         return f"InferenceError({self.code.value}, {self.message!r})"
 

@@ -19,10 +19,6 @@ from serving_node.core.errors import InferenceError
 Result = TypeVar("Result")
 
 
-# a result, or the code and the text of an InferenceError (which does not survive pickling)
-_Outcome = tuple[Result | None, tuple[ErrorCode, str] | None]
-
-
 class CodecPool:
     """Runs functions in another process, which is started when first needed.
 
@@ -54,7 +50,7 @@ class CodecPool:
             context = multiprocessing.get_context("spawn")
             self._executor = ProcessPoolExecutor(max_workers=1, mp_context=context)
         try:
-            future = self._executor.submit(_call, function, bytes(data))
+            future = self._executor.submit(function, bytes(data))
         except BrokenProcessPool:
             self.close()
             raise InferenceError(ErrorCode.INTERNAL, "the parsing process has ended unexpectedly") from None
@@ -71,7 +67,7 @@ class CodecPool:
             for process in processes:
                 process.kill()
 
-    def _expire(self, future: Future[_Outcome[Result]]) -> None:
+    def _expire(self, future: Future[Result]) -> None:
         if not future.done() and not future.cancel():
             self.close()  # it runs: only the end of the process stops it, and fails what waits behind it
 
@@ -93,7 +89,7 @@ class _Job(Generic[Result]):
         self._done = done
         self._timer = timer
 
-    def finish(self, future: Future[_Outcome[Result]]) -> None:
+    def finish(self, future: Future[Result]) -> None:
         self._timer.cancel()
         self._pool.release()
         if future.cancelled():
@@ -106,19 +102,10 @@ class _Job(Generic[Result]):
         if error is not None:
             self._done(None, error if isinstance(error, Exception) else RuntimeError(repr(error)))
         else:
-            result, failure = future.result()
-            self._done(result, None if failure is None else InferenceError(*failure))
+            self._done(future.result(), None)
 
 
-def _call(function: Callable[[bytes], Result], data: bytes) -> _Outcome[Result]:
-    """Runs in the other process."""
-    try:
-        return function(data), None
-    except InferenceError as error:
-        return None, (error.code, error.message)
-
-
-def _hand_over(loop: asyncio.AbstractEventLoop, job: _Job[Result], future: Future[_Outcome[Result]]) -> None:
+def _hand_over(loop: asyncio.AbstractEventLoop, job: _Job[Result], future: Future[Result]) -> None:
     """Called on the executor's thread."""
     if not loop.is_closed():
         loop.call_soon_threadsafe(job.finish, future)

@@ -1,7 +1,7 @@
-"""One line per event, as JSON or text, on one stream; the last lines stay in memory for the admin port.
+"""One line per event on one stream; the last lines stay in memory for the admin port.
 
 Everything goes through the standard library's root logger, so that libraries' lines look like ours.
-Source of the settings' names: Triton's logging extension.
+Source of the settings' names and of the text formats: Triton's logging extension.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ _LINE_LIMIT = 4000
 _SETTINGS_OF_LEVEL = ((logging.ERROR, "log_error"), (logging.WARNING, "log_warning"), (logging.INFO, "log_info"))
 
 
-class LogStyle(StrEnum):
-    """How a line looks."""
+class LogFormat(StrEnum):
+    """How a line looks: Triton's two formats, and JSON for machines."""
 
-    TEXT = "text"
+    DEFAULT = "default"
+    ISO8601 = "ISO8601"
     JSON = "json"
 
 
@@ -51,7 +52,9 @@ class LogBuffer:
 class LogControl:
     """The log settings of the process, changed at run time by the logging extension."""
 
-    def __init__(self, buffer: LogBuffer | None = None, *, log_file: str = "") -> None:
+    def __init__(
+        self, buffer: LogBuffer | None = None, *, log_file: str = "", log_format: LogFormat = LogFormat.DEFAULT
+    ) -> None:
         self.buffer = buffer or LogBuffer()
         self._settings: dict[str, Any] = {
             "log_file": log_file,
@@ -59,7 +62,7 @@ class LogControl:
             "log_warning": True,
             "log_error": True,
             "log_verbose_level": 0,
-            "log_format": "default",
+            "log_format": log_format.value,
         }
 
     def settings(self) -> dict[str, Any]:
@@ -88,7 +91,6 @@ class LogControl:
 
 def configure_logging(
     *,
-    style: LogStyle = LogStyle.TEXT,
     control: LogControl | None = None,
     stream: TextIO | None = None,
     verbose: bool = False,
@@ -100,7 +102,6 @@ def configure_logging(
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
         structlog.processors.format_exc_info,
-        _add_time,
         _hide_secrets,
     ]
     structlog.configure(
@@ -111,10 +112,7 @@ def configure_logging(
     )
     formatter = structlog.stdlib.ProcessorFormatter(
         foreign_pre_chain=shared,
-        processors=[
-            structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-            _json_line if style is LogStyle.JSON else _text_line,
-        ],
+        processors=[_Line(control)],
     )
     handler = _StreamAndBuffer(stream or sys.stderr, control)
     handler.setFormatter(formatter)
@@ -151,11 +149,6 @@ class _StreamAndBuffer(logging.Handler):
             self.handleError(record)
 
 
-def _add_time(logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    event["time"] = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
-    return event
-
-
 def _hide_secrets(logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     for key in event:
         if any(word in key.lower() for word in _SECRET_WORDS):
@@ -163,21 +156,42 @@ def _hide_secrets(logger: Any, method: str, event: MutableMapping[str, Any]) -> 
     return event
 
 
-def _json_line(logger: Any, method: str, event: MutableMapping[str, Any]) -> str:
-    return json.dumps(event, default=str, ensure_ascii=False)
+class _Line:
+    """Writes one line in the format that the settings ask for."""
 
+    def __init__(self, control: LogControl) -> None:
+        self._control = control
 
-def _text_line(logger: Any, method: str, event: MutableMapping[str, Any]) -> str:
-    fields = dict(event)
-    head = f"{fields.pop('time', '')} {str(fields.pop('level', method)).upper():7} {_plain(fields.pop('event', ''))}"
-    fields.pop("logger", None)
-    return " ".join([head, *(f"{key}={_plain(value)}" for key, value in fields.items())])
+    def __call__(self, logger: Any, method: str, event: MutableMapping[str, Any]) -> str:
+        fields = dict(event)
+        record: logging.LogRecord = fields.pop("_record")
+        fields.pop("_from_structlog", None)
+        time = datetime.fromtimestamp(record.created, UTC)
+        log_format = self._control.settings()["log_format"]
+        if log_format == LogFormat.JSON:
+            fields["time"] = f"{time:%Y-%m-%dT%H:%M:%S.%fZ}"
+            return json.dumps(fields, default=str, ensure_ascii=False)
+        initial = "V" if record.levelno < logging.INFO else record.levelname[0]
+        head = (
+            f"{time:%Y-%m-%dT%H:%M:%SZ} {initial}"
+            if log_format == LogFormat.ISO8601
+            else f"{initial}{time:%m%d %H:%M:%S.%f}"
+        )
+        message = _quoted(str(fields.pop("event", "")))
+        for known in ("level", "logger"):
+            fields.pop(known, None)
+        texts = [f"{key}={_plain(value)}" for key, value in fields.items()]
+        return " ".join([f"{head} {record.process} {record.filename}:{record.lineno}] {message}", *texts])
 
 
 def _plain(value: Any) -> str:
     """Return the value on one line: what clients send must not be able to fake a line of the log."""
     text = str(value)
-    return text if text.isprintable() else json.dumps(text, ensure_ascii=False)
+    return text if text.isprintable() else _quoted(text)
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=not text.isprintable())
 
 
 def _check_setting(name: str, value: Any) -> None:
@@ -189,7 +203,7 @@ def _check_setting(name: str, value: Any) -> None:
     elif name == "log_verbose_level":
         acceptable = isinstance(value, int) and not isinstance(value, bool) and value >= 0
     elif name == "log_format":
-        acceptable = value in ("default", "ISO8601")
+        acceptable = value in list(LogFormat)
     else:
         raise InferenceError(ErrorCode.INVALID_ARG, f"unknown log setting '{name}'")
     if not acceptable:

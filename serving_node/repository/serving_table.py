@@ -6,6 +6,7 @@ Concurrency: everything here runs on the event loop's thread; ``resolve`` is on 
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -17,7 +18,7 @@ from serving_node.core.request import InferenceRequest
 from serving_node.repository.routes import RouteTable
 from serving_node.scheduling.served_model import ServedModel
 
-_NAMES_NO_VERSION = ("", "-1")
+_VERSION = re.compile(r"[ \t-\r]*([+-]?[0-9]+)")
 
 
 @dataclass(slots=True)
@@ -66,7 +67,7 @@ class ServingTable:
                 raise InferenceError(ErrorCode.UNAVAILABLE, "Server is draining and takes no new inference requests")
             if request.unit:
                 return self._by_unit(model, request.unit)
-        if version not in _NAMES_NO_VERSION:
+        if version:
             return self._by_version(model, version, request)
         if model.fixed is not None:
             return model.fixed
@@ -197,14 +198,7 @@ class ServingTable:
         return served
 
     def _by_version(self, model: _Model, text: str, request: InferenceRequest | None) -> ServedModel:
-        try:
-            version = int(text)
-        except ValueError:
-            raise InferenceError(
-                ErrorCode.INVALID_ARG,
-                f"failed to get model version from specified version string '{text}', "
-                "version should be an integral value > 0",
-            ) from None
+        version = parse_version(text)
         candidates = {key: served for key, served in model.ready.items() if served.version == version}
         if not candidates:
             known = [state for number, state, _ in model.states.values() if number == version]
@@ -218,6 +212,23 @@ class ServingTable:
             )
         unit = self._choose(model.routes, candidates, request) if model.routes and len(candidates) > 1 else None
         return candidates[unit] if unit else next(iter(candidates.values()))
+
+
+def parse_version(text: str) -> int:
+    """Return the version that a client names, read as Triton does: what follows the digits is ignored.
+
+    Raises:
+        InferenceError: INVALID_ARG with Triton's text.
+    """
+    found = _VERSION.match(text)
+    version = int(found[1]) if found and len(found[1]) < 20 else 2**63
+    if not -(2**63) <= version < 2**63:
+        sentence = f"failed to get model version from specified version string '{text}' (details: stol)"
+        raise InferenceError(ErrorCode.INVALID_ARG, f"{sentence}, version should be an integral value > 0")
+    if version < 0:
+        sentence = f"invalid model version specified '{text}' , version should be an integral value > 0"
+        raise InferenceError(ErrorCode.INVALID_ARG, sentence)
+    return version
 
 
 def _key(served: ServedModel) -> str:

@@ -137,21 +137,23 @@ class IoRules:
         return True
 
     def _check_outputs(self, request: InferenceRequest) -> None:
-        seen: set[str] = set()
         for output in request.outputs:
             if output.name not in self._outputs:
                 sentence = f"unexpected inference output '{output.name}' for model '{self.model}'"
                 raise InferenceError(ErrorCode.INVALID_ARG, sentence)
-            if output.name in seen:
-                raise InferenceError(ErrorCode.INVALID_ARG, f"output '{output.name}' already exists in request")
-            seen.add(output.name)
+        if len(request.outputs) > 1:
+            # an output that is asked for twice is sent once, as it was asked for first
+            first = {output.name: output for output in reversed(request.outputs)}
+            if len(first) < len(request.outputs):
+                request.outputs = list(first.values())
 
     def _arrange(self, request: InferenceRequest) -> list[Tensor]:
         """Return the inputs in the config's order. Called when they are not exactly the config's."""
         given: dict[str, Tensor] = {}
         for tensor in request.inputs:
             if tensor.name in given:
-                raise InferenceError(ErrorCode.INVALID_ARG, f"input '{tensor.name}' already exists in request")
+                sentence = f"input '{tensor.name}' already exists in request"
+                raise request_error(ErrorCode.INVALID_ARG, request.id, sentence)
             given[tensor.name] = tensor
         if not self._required <= len(given) <= len(self.inputs):
             raise request_error(ErrorCode.INVALID_ARG, request.id, self._count_sentence(given))
@@ -203,7 +205,7 @@ class IoRules:
         if (dims != rule.dims or rule.row_bytes is None) and not _fits(dims, rule.dims):
             raise request_error(ErrorCode.INVALID_ARG, request.id, self._shape_sentence(tensor, rule))
         if rule.item_bytes is None:
-            _check_bytes_elements(tensor)
+            self._check_elements(request, tensor)
             return
         if rule.row_bytes is not None:
             expected = rule.row_bytes * (tensor.shape[0] if self.max_batch_size > 0 else 1)
@@ -213,6 +215,37 @@ class IoRules:
         size = data.nbytes if type(data) is memoryview else len(data)
         if size != expected:
             raise request_error(ErrorCode.INVALID_ARG, request.id, self._size_sentence(tensor, expected, size))
+
+    def _check_elements(self, request: InferenceRequest, tensor: Tensor) -> None:
+        """Check lengths and number of the elements of a BYTES tensor of moderate size."""
+        expected = prod(tensor.shape)
+        if expected > _MAX_ELEMENTS_CHECKED_HERE:
+            return
+        place = f"inference input '{tensor.name}'"
+        data, offset, count, missing = tensor.data, 0, 0, ""
+        end = len(data)
+        while offset < end and not missing:
+            if offset + 4 > end:
+                sentence = (
+                    f"incomplete string length indicator for {place} for model '{self.model}', expecting 4 bytes but"
+                    f" only {end - offset} bytes available. Please make sure the string length indicator is in one"
+                    " buffer."
+                )
+                raise request_error(ErrorCode.INVALID_ARG, request.id, sentence)
+            count += 1
+            if count > expected:
+                sentence = f"unexpected number of string elements {count} for {place} for model '{self.model}'"
+                raise request_error(ErrorCode.INVALID_ARG, request.id, f"{sentence}, expecting {expected}")
+            (length,) = _LENGTH.unpack_from(data, offset)
+            offset += 4
+            if offset + length > end:
+                missing = f"expecting string of length {length} but only {end - offset} bytes available"
+            offset += length
+        if count != expected:
+            sentence = f"expected {expected} string elements for {place} for model '{self.model}', got {count}"
+            raise request_error(ErrorCode.INVALID_ARG, request.id, sentence)
+        if missing:
+            raise InferenceError(ErrorCode.INVALID_ARG, f"incomplete string data for {place}, {missing}")
 
     def _shape_sentence(self, tensor: Tensor, rule: TensorRule) -> str:
         if any(dim < 0 for dim in tensor.shape):
@@ -281,34 +314,3 @@ def _translate(
     rows, dims = (shape[:1], shape[1:]) if has_rows else ((), shape)
     variable = iter([dim for dim, rule in zip(dims, source, strict=False) if rule == -1])
     return rows + tuple(next(variable, -1) if dim == -1 else dim for dim in target)
-
-
-def _check_bytes_elements(tensor: Tensor) -> None:
-    """Check lengths and number of the elements of a BYTES tensor of moderate size."""
-    expected = prod(tensor.shape)
-    if expected > _MAX_ELEMENTS_CHECKED_HERE:
-        return
-    data, offset, count = tensor.data, 0, 0
-    end = len(data)
-    while offset < end and count <= _MAX_ELEMENTS_CHECKED_HERE:
-        if offset + 4 > end:
-            raise InferenceError(
-                ErrorCode.INVALID_ARG,
-                f"incomplete string length indicator for inference input '{tensor.name}',"
-                f" expecting 4 bytes but only {end - offset} bytes available",
-            )
-        (length,) = _LENGTH.unpack_from(data, offset)
-        offset += 4
-        if offset + length > end:
-            raise InferenceError(
-                ErrorCode.INVALID_ARG,
-                f"incomplete string data for inference input '{tensor.name}',"
-                f" expecting string of length {length} but only {end - offset} bytes available",
-            )
-        offset += length
-        count += 1
-    if count != expected:
-        raise InferenceError(
-            ErrorCode.INVALID_ARG,
-            f"unexpected number of string elements {count} for inference input '{tensor.name}', expecting {expected}",
-        )

@@ -51,7 +51,7 @@ def choose_outputs(
     """
     if not wanted:
         return [Chosen(tensor, default_binary) for tensor in response.outputs]
-    by_name = {output.name: output for output in wanted}
+    by_name = {output.name: output for output in reversed(wanted)}  # of two for one output, the first counts
     chosen: list[Chosen] = []
     for tensor in response.outputs:
         output = by_name.get(tensor.name)

@@ -26,7 +26,8 @@ def test_resolve_without_routes_takes_the_highest_ready_version() -> None:
     table.replace("m", [served_model(version=9), served_model(version=10)])
     assert table.resolve("m", "", request()).version == 10
     assert table.resolve("m", "9", request()).version == 9
-    assert table.resolve("m", "-1", None).version == 10
+    for text in ("9", "09", "+9", " 9", "9.5", "9x"):  # as Triton reads numbers
+        assert table.resolve("m", text, None).version == 9
 
 
 @pytest.mark.parametrize(
@@ -36,7 +37,21 @@ def test_resolve_without_routes_takes_the_highest_ready_version() -> None:
         ("m", "7", ErrorCode.NOT_FOUND, "Request for unknown model: 'm' version 7 is not found"),
         ("m", "3", ErrorCode.UNAVAILABLE, "Request for unknown model: 'm' version 3 is not at ready state"),
         ("gone", "", ErrorCode.NOT_FOUND, "Request for unknown model: 'gone' has no available versions"),
-        ("m", "new", ErrorCode.INVALID_ARG, "version should be an integral value > 0"),
+        ("m", "0", ErrorCode.NOT_FOUND, "Request for unknown model: 'm' version 0 is not found"),
+        (
+            "m",
+            "new",
+            ErrorCode.INVALID_ARG,
+            "from specified version string 'new' \\(details: stol\\), version should be",
+        ),
+        ("m", "9" * 19, ErrorCode.INVALID_ARG, "\\(details: stol\\), version should be an integral value > 0"),
+        ("m", "9" * 5000, ErrorCode.INVALID_ARG, "\\(details: stol\\), version should be an integral value > 0"),
+        (
+            "m",
+            "-1",
+            ErrorCode.INVALID_ARG,
+            "invalid model version specified '-1' , version should be an integral value",
+        ),
     ],
 )
 def test_resolve_refusals_use_tritons_words(name: str, version: str, code: ErrorCode, text: str) -> None:
