@@ -13,14 +13,18 @@ import logging
 import uuid
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 import redis
 from django.conf import settings
 from django.db import transaction
 
-CHANNEL = "flotilla:events"
-
 _log = logging.getLogger(__name__)
+
+
+def channel_of(redis_url: str) -> str:
+    """Return the channel of an installation: channels span databases, so the database's number is in the name."""
+    return f"flotilla:events:{urlsplit(redis_url).path.strip('/') or 0}"
 
 
 @functools.cache
@@ -32,7 +36,7 @@ def publish(topic: str, payload: Mapping[str, Any] | None = None, *, project: uu
     """Send ``{"topic", "project", "data"}`` to every listener now. Never raises; waits a second at most."""
     message = json.dumps({"topic": topic, "project": str(project) if project else "", "data": dict(payload or {})})
     try:
-        _client().publish(CHANNEL, message)
+        _client().publish(channel_of(settings.REDIS_URL), message)
     except (redis.RedisError, OSError) as error:
         _log.warning("event on %s not published: %s", topic, error)
 

@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 
@@ -23,6 +24,7 @@ from flotilla.up import health
 from flotilla.up.data_folder import free_port
 
 _START_SECONDS = 30
+_REDIS_DATABASES = 16
 _servers: list[subprocess.Popen[bytes]] = []
 _folder: Path | None = None
 _is_ours = "DATABASE_URL" not in os.environ
@@ -32,6 +34,14 @@ if _is_ours:
     _ports = (free_port(), free_port())
     os.environ["DATABASE_URL"] = f"postgres://flotilla:tests@127.0.0.1:{_ports[0]}/postgres"
     os.environ["REDIS_URL"] = f"redis://:tests@127.0.0.1:{_ports[1]}/0"
+
+
+# Parallel test processes share the servers, so each has a database of its own: of PostgreSQL by pytest-django.
+_process = os.environ.get("PYTEST_XDIST_WORKER", "").removeprefix("gw")
+if _process and "REDIS_URL" in os.environ:
+    _address = urlsplit(os.environ["REDIS_URL"])
+    _number = (int(_address.path.strip("/") or 0) + int(_process)) % _REDIS_DATABASES
+    os.environ["REDIS_URL"] = urlunsplit(_address._replace(path=f"/{_number}"))
 
 
 def _die_with_parent() -> None:

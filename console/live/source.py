@@ -10,7 +10,8 @@ import redis.asyncio
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-CHANNEL = "flotilla:events"
+from registry.telemetry import channel_of
+
 SILENCE_SECONDS = 20.0
 
 
@@ -35,7 +36,7 @@ class RedisSource:
         )
         try:
             async with client.pubsub(ignore_subscribe_messages=True) as channel:
-                await channel.subscribe(CHANNEL)
+                await channel.subscribe(channel_of(self._url))
                 while True:
                     found = await channel.get_message(timeout=SILENCE_SECONDS)
                     event = _parsed(found["data"]) if found else None
