@@ -9,13 +9,13 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 
-def write_mlp(path: Path, *, seed: int, width: int = 16, classes: int = 4, opset: int = 17) -> Path:
+def write_mlp(path: Path, *, seed: int, width: int = 16, hidden: int = 32, classes: int = 4, opset: int = 17) -> Path:
     """Write x[batch, width] -> y[batch, classes]: two layers with random weights."""
     draw = np.random.default_rng(seed)
     weights = {
-        "w1": draw.standard_normal((width, 32)).astype(np.float32),
-        "b1": draw.standard_normal(32).astype(np.float32),
-        "w2": draw.standard_normal((32, classes)).astype(np.float32),
+        "w1": draw.standard_normal((width, hidden)).astype(np.float32),
+        "b1": draw.standard_normal(hidden).astype(np.float32),
+        "w2": draw.standard_normal((hidden, classes)).astype(np.float32),
     }
     graph = helper.make_graph(
         [
