@@ -17,7 +17,7 @@ from serving_node.observability.metrics import ModelSeries
 from serving_node.repository.serving_table import parse_version
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from serving_node.contract.proto import grpc_service_pb2, model_config_pb2
     from serving_node.scheduling.served_model import ServedModel
@@ -81,6 +81,10 @@ class Repository(Protocol):
 MANAGED = "this node is managed by a control plane, which alone changes its models and settings"
 
 
+# How long the series of an unloaded version stay: until the control plane has scraped what it counted last.
+_FAREWELL_SECONDS = 30.0
+
+
 class DataPlane:
     """Validates, resolves and submits requests; answers questions about models. All methods run on the loop."""
 
@@ -92,12 +96,16 @@ class DataPlane:
         server_version: str = "",
         joined: bool = False,
         logs: LogControl | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._repository = repository
         self._metadata = ServerMetadata(server_name, server_version or _installed_version(), EXTENSIONS)
         self._joined = joined
         self._logs = logs or LogControl()
         self._stopping = False
+        self._clock = clock
+        # (model, version): its series when it was scraped last, and until when they are shown
+        self._shown: dict[tuple[str, str], tuple[ModelSeries, float]] = {}
 
     def stop(self) -> None:
         """Report the server as not ready from now on; requests are still taken until the frontends stop."""
@@ -200,7 +208,10 @@ class DataPlane:
         return self._logs.update(settings)
 
     def model_series(self) -> list[ModelSeries]:
-        """Return what the metrics need, one entry for each ready version; units of one version share theirs."""
+        """Return what the metrics need, one entry for each ready version; units of one version share theirs.
+
+        On a joined node a version that was unloaded since the last call is there for another 30 s.
+        """
         series: dict[int, ModelSeries] = {}
         for model in self._repository.models():
             pending = model.scheduler.pending_count()
@@ -211,7 +222,17 @@ class DataPlane:
                 series[id(model.statistics)] = ModelSeries(
                     model.name, str(model.version), model.statistics, pending, model.load_seconds
                 )
-        return list(series.values())
+        ready = list(series.values())
+        return [*ready, *self._departed(ready)] if self._joined else ready
+
+    def _departed(self, ready: list[ModelSeries]) -> list[ModelSeries]:
+        """Return the series of versions that were ready lately and are not any more, and remember those that are."""
+        now = self._clock()
+        for known in ready:
+            self._shown[known.model, known.version] = (replace(known, pending_count=0), now + _FAREWELL_SECONDS)
+        self._shown = {key: shown for key, shown in self._shown.items() if shown[1] > now}
+        present = {(known.model, known.version) for known in ready}
+        return [known for key, (known, _until) in self._shown.items() if key not in present]
 
     def _refuse_when_joined(self) -> None:
         if self._joined:

@@ -154,6 +154,26 @@ async def test_index_can_be_limited_to_ready(repository: OneModel) -> None:
     assert [entry.name for entry in dataplane.repository_index(True)] == ["echo"]
 
 
+async def test_last_counts_of_an_unloaded_version_can_still_be_scraped(repository: OneModel) -> None:
+    now = 0.0
+    joined = DataPlane(repository, joined=True, clock=lambda: now)
+
+    def counted() -> dict[str, int]:
+        return {known.version: known.statistics.success.count for known in joined.model_series()}
+
+    await ask(joined, bytes(8))
+    assert counted() == {"1": 0, "3": 1}
+    await ask(joined, bytes(8), bytes(8))
+    gone = repository.served.pop()
+    assert counted() == {"1": 0, "3": 3}
+    now = 29.0
+    assert counted() == {"1": 0, "3": 3}
+    now = 31.0
+    assert counted() == {"1": 0}
+    repository.served.append(gone)
+    assert list(counted()) == ["1", "3"]
+
+
 async def test_joined_node_refuses_changes(repository: OneModel) -> None:
     joined = DataPlane(repository, joined=True)
     with pytest.raises(InferenceError, match="managed by a control plane") as caught:
