@@ -175,6 +175,7 @@ class BlobFetcher:
                             "digest_mismatch", f"blob {sha256} is longer than {size} bytes", transient=True
                         )
                     target.write(chunk)
+                    target.flush()  # a killed node goes on from here
                     progress(have)
                     if cancelled.is_set():
                         raise FetchError("cancelled", "no longer wanted", transient=True)
