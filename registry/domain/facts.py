@@ -37,7 +37,10 @@ class SeenUnit:
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """One node of the deployment's fleet. ``age_seconds`` is the age of the observation; None when there is none."""
+    """One node of the deployment's fleet. ``age_seconds`` is the age of the observation; None when there is none.
+
+    ``reachable_since`` is when a node that answers began to.
+    """
 
     node_id: uuid.UUID
     name: str
@@ -51,6 +54,7 @@ class NodeFacts:
     generation_applied: int
     units: Mapping[str, SeenUnit] = field(default_factory=dict)
     error: str = ""
+    reachable_since: datetime | None = None
 
     @property
     def is_current(self) -> bool:

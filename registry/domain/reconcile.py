@@ -97,8 +97,8 @@ def _progress(facts: DeploymentFacts, rollout: RolloutFacts, now: datetime) -> I
         yield MoveRollout(rollout.rollout_id, "verifying", _("Every unit is ready on every node that answers."))
     elif _overdue(facts, rollout, now):
         yield MoveRollout(rollout.rollout_id, "aborting", _too_late(facts))
-    elif rollout.operation_id is not None:
-        yield ReportOperation(rollout.operation_id, ready_percent(facts), deployment_health(facts).reason)
+    else:
+        yield from _report(facts, rollout)
 
 
 def _verify(facts: DeploymentFacts, rollout: RolloutFacts, now: datetime) -> Iterator[Action]:
@@ -111,15 +111,24 @@ def _verify(facts: DeploymentFacts, rollout: RolloutFacts, now: datetime) -> Ite
             yield FinishOperation(rollout.operation_id, _("Deployed."))
     elif _overdue(facts, rollout, now):
         yield MoveRollout(rollout.rollout_id, "aborting", _too_late(facts))
+    else:
+        yield from _report(facts, rollout)
 
 
 def _finish_abort(facts: DeploymentFacts, rollout: RolloutFacts, now: datetime) -> Iterator[Action]:
     if rollout.can_revert and not _settled(facts) and not _overdue(facts, rollout, now):
+        yield from _report(facts, rollout)
         return
     ended = "rolled_back" if rollout.can_revert else "failed"
     yield MoveRollout(rollout.rollout_id, ended, rollout.phase_reason)
     if rollout.operation_id is not None:
         yield FinishOperation(rollout.operation_id, rollout.phase_reason, code="rollout_failed")
+
+
+def _report(facts: DeploymentFacts, rollout: RolloutFacts) -> Iterator[Action]:
+    """Tell who waits for the operation what the rollout waits for."""
+    if rollout.operation_id is not None:
+        yield ReportOperation(rollout.operation_id, ready_percent(facts), deployment_health(facts).reason)
 
 
 def _failure(facts: DeploymentFacts) -> str:
@@ -148,10 +157,14 @@ def _settled(facts: DeploymentFacts) -> bool:
 
 
 def _overdue(facts: DeploymentFacts, rollout: RolloutFacts, now: datetime) -> bool:
-    """Say whether a rollout takes too long. Without any node that answers it waits instead of giving up."""
-    if not any(node.is_reachable for node in facts.nodes):
+    """Say whether a rollout takes too long: counted from when the first node answers.
+
+    Without any node that answers it waits instead of giving up; health, sync and the operation say for what.
+    """
+    answering = [node.reachable_since or rollout.created_at for node in facts.nodes if node.is_reachable]
+    if not answering:
         return False
-    return now - rollout.created_at > PROGRESS_DEADLINE
+    return now - max(rollout.created_at, min(answering)) > PROGRESS_DEADLINE
 
 
 def _too_late(facts: DeploymentFacts) -> str:

@@ -75,6 +75,7 @@ class ServingNode(Row):
     drain_deadline_seconds = models.PositiveIntegerField(default=30)
     last_seen_at = models.DateTimeField(null=True, blank=True)
     lease_until = models.DateTimeField(null=True, blank=True)
+    reachable_since = models.DateTimeField(null=True, blank=True)  # when the present or last lease began
 
     def __str__(self) -> str:
         return self.name

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db.models import F, Q, QuerySet
+from django.db.models import Exists, F, OuterRef, Q, QuerySet
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
@@ -166,14 +166,20 @@ def rollback_spec(deployment: Deployment) -> DeploymentSpec | None:
 
 
 def deployments_unsettled(now: datetime, *, limit: int = 200) -> list[uuid.UUID]:
-    """Return ids of deployments that beat should look at: behind their generation, not synced, or rolling out."""
+    """Return ids of deployments that beat should look at: behind their generation, not synced, or rolling out.
+
+    Also those with a node that fell silent without anybody noting it.
+    """
+    silent = ServingNode.objects.filter(labels__contains=OuterRef("fleet__selector"), lease_until__lt=now)
     unsettled = (
         Q(observed_generation__lt=F("generation"))
         | ~Q(sync=SyncStatus.SYNCED)
         | ~Q(health=HealthStatus.HEALTHY)
-        | Q(rollouts__phase__in=ACTIVE_PHASES)
+        | Exists(silent.exclude(state=NodeState.RETIRED))
+        | Exists(Rollout.objects.filter(deployment=OuterRef("pk"), phase__in=ACTIVE_PHASES))
     )
-    found = Deployment.objects.filter(unsettled, generation__gt=0).distinct().order_by("created_at")
+    # In any order: those beyond the limit have their turn at another pass, however many wait for a node for weeks.
+    found = Deployment.objects.filter(unsettled, generation__gt=0).order_by("?")
     return list(found.values_list("id", flat=True)[:limit])
 
 
@@ -251,6 +257,7 @@ def _node_facts(node: ServingNode, served_name: str, now: datetime) -> NodeFacts
         generation_applied=seen.generation_applied if seen is not None and same_epoch else 0,
         units={str(unit["unit"]): _seen_unit(unit) for unit in units},
         error=seen.error if seen is not None else "",
+        reachable_since=node.reachable_since,
     )
 
 

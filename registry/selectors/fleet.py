@@ -123,14 +123,14 @@ def nodes_observable() -> list[ServingNode]:
 
 
 def nodes_behind(*, limit: int = 200) -> list[uuid.UUID]:
-    """Return ids of nodes whose applied generation (or epoch) is older than what they should do."""
+    """Return ids of nodes whose applied generation (or epoch) is older than what they should do, in any order."""
     behind = (
         Q(observation=None)
         | Q(observation__generation_applied__lt=F("desired_generation"))
         | ~Q(observation__epoch=F("epoch"))
     )
     nodes = ServingNode.objects.filter(behind, desired_generation__gt=0).exclude(state=NodeState.RETIRED)
-    return list(nodes.values_list("id", flat=True)[:limit])
+    return list(nodes.order_by("?").values_list("id", flat=True)[:limit])
 
 
 def join_tokens() -> QuerySet[JoinToken]:

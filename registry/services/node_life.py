@@ -16,6 +16,7 @@ from django.utils.translation import gettext as _
 
 from registry import signals, telemetry
 from registry.domain.actors import Actor
+from registry.domain.storable import storable, storable_text
 from registry.errors import Conflict, PermissionDenied, ValidationFailed
 from registry.models import JoinToken, NodeKind, NodeObservation, NodeState, ServingNode
 from registry.selectors.deployments import deployments_on
@@ -122,7 +123,7 @@ def node_hello(
 
 def node_observe(*, node: ServingNode, observed: Observed, now: datetime) -> bool:
     """Store what a node said, extend its lease, and return whether anything but its age changed."""
-    units = [unit.to_json() for unit in observed.models]
+    units = storable([unit.to_json() for unit in observed.models])
     facts = {
         "epoch": observed.epoch,
         "generation_seen": observed.generation_seen,
@@ -135,7 +136,8 @@ def node_observe(*, node: ServingNode, observed: Observed, now: datetime) -> boo
         node = ServingNode.objects.select_related(None).select_for_update(no_key=True).get(pk=node.pk)
         before = observation_of(node)
         changed = before is None or any(getattr(before, name) != value for name, value in facts.items())
-        changed |= not is_reachable(node, now)
+        was_silent = not is_reachable(node, now)
+        changed |= was_silent
         # An answer to an earlier question may arrive late; the newer one stays.
         if before is not None and before.observed_at > now:
             return False
@@ -149,8 +151,10 @@ def node_observe(*, node: ServingNode, observed: Observed, now: datetime) -> boo
             },
         )
         columns: dict[str, Any] = {"last_seen_at": now, "lease_until": now + LEASE}
+        if was_silent:
+            columns["reachable_since"] = now
         if observed.inventory:
-            columns["inventory"] = observed.inventory
+            columns["inventory"] = storable(observed.inventory)
         ServingNode.objects.filter(pk=node.pk).update(**columns)
         changed |= _follow(node, observed)
         if changed:
@@ -162,11 +166,12 @@ def node_observe(*, node: ServingNode, observed: Observed, now: datetime) -> boo
 
 def node_unreachable(*, node: ServingNode, error: str, now: datetime) -> None:
     """Note why a node could not be reached; its lease runs out by itself."""
-    rows = NodeObservation.objects.filter(node=node).exclude(error=error[:1000])
-    if rows.update(error=error[:1000]):
+    error = storable_text(error[:1000])
+    rows = NodeObservation.objects.filter(node=node).exclude(error=error)
+    if rows.update(error=error):
         _publish(node)
     elif not NodeObservation.objects.filter(node=node).exists():
-        NodeObservation.objects.get_or_create(node=node, defaults={"observed_at": now, "error": error[:1000]})
+        NodeObservation.objects.get_or_create(node=node, defaults={"observed_at": now, "error": error})
 
 
 def node_epoch_raise(*, node: ServingNode, actor: Actor) -> None:

@@ -169,6 +169,22 @@ def test_without_any_node_a_rollout_waits_forever() -> None:
     assert moves(facts(node(is_reachable=False), rollout=rollout("progressing")), late) == []
 
 
+def test_who_waits_for_the_operation_reads_for_what_and_how_long() -> None:
+    silent = node(is_reachable=False, age_seconds=300.0)
+    for phase in ("progressing", "verifying", "aborting"):
+        told = decide(facts(silent, rollout=rollout(phase)), NOW)
+        assert ReportOperation(OPERATION, 0, "Node n1 has not answered for 5 min.") in told
+        assert isinstance(told[-1], SetStatus)
+        assert (told[-1].health, told[-1].sync) == ("unknown", "unknown")
+
+
+def test_the_deadline_counts_from_when_a_node_answers() -> None:
+    late = NOW + 10 * PROGRESS_DEADLINE
+    back = facts(node(state="loading", reachable_since=late), rollout=rollout("progressing"))
+    assert moves(back, late + PROGRESS_DEADLINE) == []
+    assert [to for to, _why in moves(back, late + 2 * PROGRESS_DEADLINE)] == ["aborting"]
+
+
 def test_too_slow_is_aborted() -> None:
     slow = facts(node(state="loading"), rollout=rollout("progressing"))
     assert moves(slow, NOW + PROGRESS_DEADLINE) == []
