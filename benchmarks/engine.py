@@ -1,45 +1,35 @@
-"""What serving costs on top of the engine, as ratios measured in one run; and the speed of the pure scheduler.
+"""What serving costs on top of the engine, as ratios measured in one run.
 
-    python benchmarks/engine.py [--seconds 2] [--concurrency 64]
-
-Served: requests of one row through the dataplane, no network, in a closed loop of ``--concurrency`` requests.
+Served: requests of one row through the dataplane, no network, in a closed loop of so many requests.
 Raw: ONNX Runtime called in a loop on one prepared array, at the batch size where it gives the most rows per second,
 with the session settings that the node uses. Both alternate, so that a noisy machine disturbs both.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import itertools
-import sys
+import logging
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import onnxruntime as ort
+import structlog
 import uvloop
 
+from benchmarks.models import MAX_BATCH, MLP_SIZES, save_mlp
+from benchmarks.options import Options
 from serving_node.backends.loader import Backends
 from serving_node.backends.onnxruntime.backend import _session_options
-from serving_node.backends.onnxruntime.settings import SessionSettings, default_threads, prepare_environment
+from serving_node.backends.onnxruntime.settings import SessionSettings, default_threads
 from serving_node.contract.model_config import parse_pbtxt
 from serving_node.core.metadata import IndexEntry
 from serving_node.core.request import InferenceRequest, InferenceResponse
 from serving_node.core.tensor import Tensor
 from serving_node.dataplane import DataPlane
-from serving_node.scheduling.batcher import DynamicBatcher
 from serving_node.scheduling.model_loader import load_served_model
-from serving_node.scheduling.policy import BatchPolicy
 from serving_node.scheduling.served_model import ServedModel
-
-prepare_environment()
-import onnx  # noqa: E402
-import onnxruntime as ort  # noqa: E402
-from onnx import TensorProto, helper, numpy_helper  # noqa: E402
-
-MAX_BATCH = 64
 
 
 class OneModel:
@@ -63,29 +53,6 @@ class OneModel:
     async def load(self, name: str, config_json: str | None, files: dict[str, bytes]) -> None: ...
 
     async def unload(self, name: str, unload_dependents: bool) -> None: ...
-
-
-def save_mlp(path: Path, sizes: tuple[int, ...]) -> None:
-    generator = np.random.default_rng(0)
-    nodes, weights, name = [], [], "x"
-    for index, (rows, columns) in enumerate(itertools.pairwise(sizes)):
-        is_last = index == len(sizes) - 2
-        array = (generator.standard_normal((rows, columns)) * 0.05).astype(np.float32)
-        weights.append(numpy_helper.from_array(array, f"w{index}"))
-        nodes.append(helper.make_node("MatMul", [name, f"w{index}"], ["y" if is_last else f"h{index}"]))
-        if not is_last:
-            nodes.append(helper.make_node("Relu", [f"h{index}"], [f"r{index}"]))
-            name = f"r{index}"
-    graph = helper.make_graph(
-        nodes,
-        "mlp",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", sizes[0]])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", sizes[-1]])],
-        weights,
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    onnx.save(model, path)
 
 
 def raw_rows_per_second(session: ort.InferenceSession, data: np.ndarray, seconds: float) -> float:
@@ -158,45 +125,21 @@ async def compare(label: str, sizes: tuple[int, ...], concurrency: int, seconds:
         statistics = model.statistics
         mean = statistics.inference_count / statistics.execution_count
         print(
-            f"{label}: concurrency {concurrency}, {instances} instance(s): served/raw {max(served) / max(raw):.2f}"
+            f"  {label}: concurrency {concurrency}, {instances} instance(s): served/raw {max(served) / max(raw):.2f}"
             f"  (served {max(served):.0f}/s, raw {max(raw):.0f}/s at batch {rows}; mean served batch {mean:.1f})"
         )
         await model.close()
 
 
-def scheduler_operations(queued: int, seconds: float = 0.5) -> float:
-    """Return pushes plus departures per second with about ``queued`` requests waiting."""
-    batcher = DynamicBatcher(BatchPolicy(MAX_BATCH, frozenset((MAX_BATCH,))))
-    make: Callable[[], InferenceRequest] = lambda: InferenceRequest("m", "", [], lambda response: None)  # noqa: E731
-    for _ in range(queued):
-        batcher.push(make(), 0)
-    spare = [make() for _ in range(MAX_BATCH)]
-    end, operations = time.perf_counter() + seconds, 0
-    while time.perf_counter() < end:
-        for request in spare:
-            batcher.push(request, 0)
-        spare = batcher.poll(1, 1).batches[0].requests
-        operations += 2 * len(spare)
-    return operations / seconds
+async def _measure(options: Options) -> None:
+    seconds, concurrencies = (0.5, (64,)) if options.quick else (2.0, (16, 64, 128))
+    for concurrency in concurrencies:
+        for label, sizes in (("mlp 512-1024x3-10", MLP_SIZES), ("tiny 16-16", (16, 16))):
+            for instances in (1,) if options.quick else (1, 2):
+                await compare(label, sizes, concurrency, seconds, instances)
 
 
-async def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--seconds", type=float, default=2.0)
-    parser.add_argument("--concurrency", type=int, action="append")
-    parser.add_argument("--switch-interval", type=float, default=sys.getswitchinterval())
-    arguments = parser.parse_args()
-    sys.setswitchinterval(arguments.switch_interval)
-    for concurrency in arguments.concurrency or [16, 64, 128]:
-        for label, sizes in (("mlp 512-1024x3-10", (512, 1024, 1024, 1024, 10)), ("tiny 16-16", (16, 16))):
-            for instances in (1, 2):
-                await compare(label, sizes, concurrency, arguments.seconds, instances)
-    speeds = {queued: scheduler_operations(queued) for queued in (10, 1000, 100_000)}
-    for queued, speed in speeds.items():
-        print(
-            f"pure scheduler, {queued} queued: {speed / 1e6:.2f} M operations/s, {speed / speeds[10]:.2f} of 10 queued"
-        )
-
-
-if __name__ == "__main__":
-    uvloop.run(main())
+def run(options: Options) -> None:
+    """Print one line per concurrency, model and number of instances."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
+    uvloop.run(_measure(options))
