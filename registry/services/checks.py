@@ -9,6 +9,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from registry import telemetry
+from registry.domain.storable import storable, storable_text
 from registry.errors import ValidationFailed
 from registry.models import Check, ModelVersion, Verdict
 
@@ -44,9 +45,10 @@ def check_finish(
     if verdict not in Verdict.values or verdict == Verdict.RUNNING:
         raise ValidationFailed(_("“%(verdict)s” is no final verdict.") % {"verdict": verdict})
     check.verdict = verdict
-    check.summary = summary
-    check.evidence = dict(evidence or {})
-    check.log = log[-_LOG_LIMIT:]
+    # What a file says about itself may hold anything.
+    check.summary = storable_text(summary)
+    check.evidence = storable(dict(evidence or {}))
+    check.log = storable_text(log[-_LOG_LIMIT:])
     check.finished_at = timezone.now()
     check.save(update_fields=["verdict", "summary", "evidence", "log", "finished_at"])
     _publish(check)

@@ -17,6 +17,7 @@ from django.utils.translation import gettext as _
 
 from registry import signals, telemetry
 from registry.domain.actors import Actor
+from registry.domain.storable import storable, storable_text
 from registry.errors import Conflict, InvalidTransition, ValidationFailed
 from registry.models import Deployment, Operation, OperationQueue, OperationState, Project, Transition
 from registry.services import audit
@@ -123,9 +124,9 @@ def operation_report(
     if percent is not None:
         columns["progress_percent"] = max(0, min(100, percent))
     if message is not None:
-        columns["message"] = message
+        columns["message"] = storable_text(message)
     if log_line:
-        longer = Concat(F("log"), Value(log_line.replace("\0", "") + "\n"), output_field=TextField())
+        longer = Concat(F("log"), Value(storable_text(log_line) + "\n"), output_field=TextField())
         columns["log"] = Right(longer, _LOG_LIMIT)
     if not columns:
         return _mine(operation_id, owner).exists()
@@ -140,7 +141,7 @@ def operation_succeed(operation_id: uuid.UUID, owner: str, result: Mapping[str, 
     operation = _mine(operation_id, owner).first()
     if operation is None:
         return False
-    columns: dict[str, Any] = {"result": dict(result or {}), "progress_percent": 100}
+    columns: dict[str, Any] = {"result": storable(dict(result or {})), "progress_percent": 100}
     return _end(operation, OperationState.SUCCEEDED, "done", owner=owner, **columns)
 
 
@@ -149,6 +150,7 @@ def operation_fail(operation_id: uuid.UUID, owner: str, *, code: str, message: s
     operation = _mine(operation_id, owner).first()
     if operation is None:
         return False
+    message = storable_text(message)
     error = {"code": code, "message": message}
     if not retry or operation.attempts >= MAX_ATTEMPTS:
         return _end(operation, OperationState.FAILED, message, owner=owner, error=error, message=message)

@@ -12,6 +12,7 @@ from django.utils.translation import gettext as _
 from registry import telemetry
 from registry.domain.actors import Actor
 from registry.domain.paths import clash, require_path
+from registry.domain.storable import storable, storable_text
 from registry.errors import Conflict, Immutable, NotFound, PermissionDenied, ValidationFailed
 from registry.models import (
     Blob,
@@ -197,7 +198,7 @@ def version_accept(
             format=format,
             manifest_digest=manifest_digest,
             size_bytes=size,
-            state_reason=" ".join(warnings),
+            state_reason=storable_text(" ".join(warnings)),
             ready_at=timezone.now(),
         )
         model.next_version = number + 1
@@ -220,12 +221,13 @@ def version_reject(
     Their names stay in ``metadata["files"]``, ``errors`` in ``metadata["errors"]``. Doing it again changes nothing.
     """
     actor = actor or Actor.system(_CHECKER)
+    reason = storable_text(reason)
     with transaction.atomic():
         version.refresh_from_db()
         if version.state == VersionState.REJECTED:
             return
         paths = sorted({*version.files.values_list("path", flat=True), *version.uploads.values_list("path", flat=True)})
-        metadata = {**version.metadata, "files": paths, "errors": [dict(error) for error in errors]}
+        metadata = {**version.metadata, "files": paths, "errors": storable([dict(error) for error in errors])}
         move(
             version,
             "state",

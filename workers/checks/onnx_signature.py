@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable
 
 import onnx
@@ -49,6 +50,9 @@ def _tensors(values: Iterable[onnx.ValueInfoProto], side: str) -> Iterable[Tenso
         words = {"side": side, "name": value.name}
         if not value.name:
             raise UnreadableModel(_("An %(side)s of the model has no name.") % words)
+        if any(unicodedata.category(character) == "Cc" for character in value.name):
+            words["name"] = repr(value.name)
+            raise UnreadableModel(_("The name of the %(side)s %(name)s holds a control character.") % words)
         if value.name in seen:
             raise UnreadableModel(_("The %(side)s '%(name)s' is there twice.") % words)
         seen.add(value.name)

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from django.db import DatabaseError
+from django.db import DatabaseError, DataError
 from django.utils.translation import gettext as _
 
 from registry.errors import RegistryError
@@ -53,6 +53,11 @@ def work_on(operation_id: uuid.UUID, handlers: Mapping[str, Handler] = HANDLERS)
         return operations.operation_fail(operation_id, owner, code=f"node_{error.code}", message=error.message)
     except RegistryError as error:
         operations.operation_fail(operation_id, owner, code=error.code, message=error.message, retry=True)
+    except DataError as error:
+        # The database is there and refuses what we write: doing it again would end the same way.
+        _log.exception("operation.failed operation=%s kind=%s", operation_id, operation.kind)
+        text = _("An internal error: %(error)s") % {"error": type(error).__name__}
+        operations.operation_fail(operation_id, owner, code="internal", message=text)
     except DatabaseError:
         raise  # the lease runs out and the work is done again
     except Exception as error:

@@ -234,3 +234,33 @@ def test_the_second_run_after_a_death_gives_the_same_number_once(monkeypatch: py
 
 def test_models_from_the_onnx_package_are_what_we_test_with() -> None:
     onnx.checker.check_model(models.linear())
+
+
+@pytest.mark.parametrize("name", ["x\0", "a\nb", "\x1b[31m"])
+def test_a_name_with_a_control_character_is_refused_at_once(name: str) -> None:
+    model = models.linear()
+    model.graph.input[0].name = name
+    model.graph.node[0].input[0] = name
+    outcome = validate({"model.onnx": model.SerializeToString()})
+    assert outcome.version.state == "rejected"
+    assert outcome.operation.attempts == 1
+    assert "control character" in outcome.error
+
+
+def test_what_a_file_says_about_itself_may_hold_anything() -> None:
+    model = models.linear()
+    model.producer_name = "pr\0ducer"
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "ba\0tch"
+    outcome = validate({"model.onnx": model.SerializeToString()})
+    assert outcome.version.state == "ready"
+    assert Check.objects.get(version=outcome.version, kind="format").evidence["producer"] == "pr\ufffdducer"
+
+
+def test_a_reason_may_hold_anything() -> None:
+    model = models.linear(domains={"com.example": 1})
+    model.graph.node[0].domain, model.graph.node[0].op_type = "com.example", "Fr\0b"
+    outcome = validate({"model.onnx": model.SerializeToString()})
+    assert outcome.version.state == "rejected"
+    assert outcome.operation.attempts == 1
+    assert "Fr\ufffdb" in outcome.error
+    assert "Fr\ufffdb" in outcome.version.state_reason
