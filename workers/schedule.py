@@ -16,14 +16,16 @@ _log = logging.getLogger(__name__)
 ROUTES = {RUN_OPERATION: {"queue": "jobs"}}
 
 
-def _every(seconds: float, task: str) -> dict[str, Any]:
+def _every(seconds: float, task: str, **kwargs: Any) -> dict[str, Any]:
     # A tick that could not run in its interval is worth nothing: the next one does the same work.
-    return {"task": task, "schedule": seconds, "options": {"expires": max(seconds, 5.0), "queue": "control"}}
+    options = {"expires": max(seconds, 5.0), "queue": "control"}
+    return {"task": task, "schedule": seconds, "kwargs": kwargs, "options": options}
 
 
 BEAT: dict[str, dict[str, Any]] = {
     "sweep": _every(5, "workers.sweep"),
     "seal-audit": _every(10, "workers.seal_audit"),
+    "seal-late-audit": _every(3600, "workers.seal_audit", everything=True),
     "roll-up": _every(60, "workers.roll_up"),
     "tidy": _every(300, "workers.tidy"),
 }

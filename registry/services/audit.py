@@ -62,8 +62,10 @@ def record(
     )
 
 
-def seal_pending(limit: int = 1000) -> int:
+def seal_pending(limit: int = 1000, *, everything: bool = False) -> int:
     """Chain events that are not sealed yet, in the order in which they became visible, and return how many were.
+
+    ``everything`` walks over the whole log: it finds events of transactions that took longer than a day to commit.
 
     Concurrency: one sealer at a time; another one returns 0 at once.
     """
@@ -74,7 +76,7 @@ def seal_pending(limit: int = 1000) -> int:
             if not cursor.fetchone()[0]:
                 return 0
         heads: dict[str, AuditSeal | None] = {}
-        for event in _unsealed()[:limit]:
+        for event in _unsealed(everything)[:limit]:
             chain = _chain_of(event)
             if chain not in heads:
                 heads[chain] = AuditSeal.objects.filter(chain=chain).order_by("-sequence").first()
@@ -120,8 +122,10 @@ def verify_chain(chain: str) -> ChainReport:
 _LATE = timedelta(days=1)
 
 
-def _unsealed() -> QuerySet[AuditEvent]:
+def _unsealed(everything: bool) -> QuerySet[AuditEvent]:
     events = AuditEvent.objects.filter(seal=None).order_by("created_at", "id")
+    if everything:
+        return events
     newest = AuditSeal.objects.order_by("-id").values_list("event__created_at", flat=True).first()
     # Without the bound each pass would walk over the whole log.
     return events.filter(created_at__gte=newest - _LATE) if newest is not None else events

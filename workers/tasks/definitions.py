@@ -60,10 +60,10 @@ def sweep() -> None:
 
 
 @shared_task(name="workers.seal_audit")
-def seal_audit() -> None:
-    """Chain the newest audit rows."""
+def seal_audit(everything: bool = False) -> None:
+    """Chain the newest audit rows, or all that were left out."""
     with suppress(Contended), advisory_lock("role", "seal-audit", wait_seconds=0):
-        seal_pending()
+        seal_pending(everything=everything)
 
 
 @shared_task(name="workers.roll_up")

@@ -42,6 +42,17 @@ def test_sealing_goes_on_where_it_ended(sealed: Any) -> None:
     assert verify_chain(str(sealed.project.id)).ok
 
 
+def test_a_transaction_of_days_is_sealed_later(sealed: Any) -> None:
+    event = record(actor=Actor.system("test"), action="test.run", obj=sealed.project)
+    with connection.cursor() as cursor:
+        cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
+    forge("UPDATE registry_auditevent SET created_at = created_at - interval '3 days' WHERE id = %s", event.id)
+    assert seal_pending() == 0
+    assert seal_pending(everything=True) == 1
+    assert seal_pending(everything=True) == 0
+    assert verify_chain(str(sealed.project.id)).ok
+
+
 @pytest.mark.parametrize("model", [AuditEvent, AuditSeal])
 def test_rows_cannot_be_changed_or_deleted(sealed: Any, model: Any) -> None:
     column = "actor_name" if model is AuditEvent else "hash"
