@@ -15,9 +15,11 @@ def flotilla(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningFlotil
     """A Flotilla that was just started for the first time."""
     first = free_ports(5)
     running = RunningFlotilla(tmp_path_factory.mktemp("flotilla") / "data", first, first + 1)
-    running.start()
-    yield running
-    running.discard()
+    try:
+        running.start()
+        yield running
+    finally:
+        running.discard()
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-START_SECONDS = 180
+START_SECONDS = 300
 _FOREIGN = {"DATABASE_URL", "REDIS_URL", "DJANGO_SETTINGS_MODULE", "FLOTILLA_DATA_DIR"}
 
 

@@ -32,9 +32,11 @@ PROCESSES = ["node", "worker", "jobs", "valkey", "postgres"]
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningFlotilla]:
     first = free_ports(5)
     flotilla = RunningFlotilla(tmp_path_factory.mktemp("recovery") / "data", first, first + 1)
-    flotilla.start()
-    yield flotilla
-    flotilla.discard()
+    try:
+        flotilla.start()
+        yield flotilla
+    finally:
+        flotilla.discard()
 
 
 @pytest.fixture(scope="module")
