@@ -18,7 +18,6 @@ from serving_node.frontends.http import HttpFrontend
 from serving_node.wire.http2 import encode_headers
 from serving_node.wire.http2.frames import PREFACE
 
-
 _before: list[Any] = []  # what other tests of this process keep; held, so that no id is given twice
 
 

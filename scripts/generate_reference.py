@@ -1,0 +1,200 @@
+"""Write the pages of docs/reference that say what the code says: states, permissions, addresses of the API, limits.
+
+Usage: ``python scripts/generate_reference.py [--check]``. ``--check`` writes nothing and exits with 1 if a page is not
+what would be written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / "docs/reference"
+WRITTEN = "Written by `scripts/generate_reference.py`; change the code, then run it."
+
+# What it bounds, where it is, whose setting it is (empty: fixed).
+LIMITS = [
+    ("One uploaded file", "console.settings:MAX_UPLOAD_BYTES", "bytes", "FLOTILLA_MAX_UPLOAD_BYTES"),
+    ("An unfinished upload is kept", "console.settings:UPLOAD_EXPIRY_HOURS", "hours", "FLOTILLA_UPLOAD_EXPIRY_HOURS"),
+    ("Silence while bytes are being sent", "console.uploads.reception:IDLE_SECONDS", "seconds", ""),
+    ("Files of a version", "registry.services.uploads:_MAX_FILES", "", ""),
+    ("Characters of a file's path", "registry.domain.paths:MAX_PATH", "", ""),
+    ("A config's text", "registry.services.configs:_TEXT_LIMIT", "bytes", ""),
+    ("A body sent to the API or a page", "console.middleware.body_limit:MOST_BYTES", "bytes", ""),
+    ("Try it: what is sent", "registry.services.operations:_TRY_LIMIT_BYTES", "bytes", ""),
+    ("Try it: the answer", "workers.tasks.interactive:MAX_RESULT_BYTES", "bytes", ""),
+    ("Try it: waiting for the node", "workers.tasks.interactive:DEADLINE_SECONDS", "seconds", ""),
+    ("Try it: the answer is kept", "registry.services.operations:_KEEP_ANSWERS", "", ""),
+    ("An ended operation is kept", "registry.services.operations:_KEEP_ENDED", "", ""),
+    ("Attempts of an operation", "registry.services.operations:MAX_ATTEMPTS", "", ""),
+    ("A worker's lease on an operation", "console.settings:OPERATION_LEASE_SECONDS", "seconds",
+     "FLOTILLA_OPERATION_LEASE_SECONDS"),
+    ("One task of a worker", "console.settings:CELERY_TASK_TIME_LIMIT", "seconds", ""),
+    ("A rollout, from when a node answers", "registry.domain.reconcile:PROGRESS_DEADLINE", "", ""),
+    ("A node that says nothing counts as unreachable after", "registry.services.node_life:LEASE", "", ""),
+    ("Samples of 10 s are kept", "registry.domain.rollups:KEEP[10]", "", ""),
+    ("Samples of 1 min are kept", "registry.domain.rollups:KEEP[60]", "", ""),
+    ("Samples of 1 h are kept", "registry.domain.rollups:KEEP[3600]", "", ""),
+    ("Series of one scrape", "workers.observe.exposition:_MAX_SERIES", "", ""),
+    ("Streams of one account", "console.live.asgi:STREAMS_PER_USER", "", ""),
+    ("Topics of one stream", "console.live.topics:MAX_TOPICS", "", ""),
+    ("Wrong passwords for a name from one address", "console.identity.login_limit:TRIES_PER_NAME", "", ""),
+    ("Sign-ins from one address", "console.identity.login_limit:TRIES_PER_ADDRESS", "", ""),
+    ("The time in which those are counted", "console.identity.login_limit:WINDOW_SECONDS", "seconds", ""),
+    ("An Idempotency-Key is remembered", "console.api.idempotency:KEPT_SECONDS", "seconds", ""),
+]  # fmt: skip
+
+
+def states() -> str:
+    """Return the page with a diagram for each transition table."""
+    from registry.domain.states import TABLES
+
+    parts = ["# States", WRITTEN, "Every move is one conditional UPDATE and leaves a row that says who, from, to and why."]
+    for (noun, column), table in TABLES.items():
+        lines = [f"  [*] --> {next(iter(table))}"]
+        for before, targets in table.items():
+            order = [state for state in table if state in targets]
+            lines += [f"  {before} --> {after}" for after in order] or [f"  {before} --> [*]"]
+        parts += [f"## {noun}.{column}", "\n".join(["```mermaid", "stateDiagram-v2", *lines, "```"])]
+    return _page(parts)
+
+
+def permissions() -> str:
+    """Return the page with a row for each permission."""
+    from registry.models import ROLE_RANK
+    from registry.selectors import permissions as known
+
+    roles = sorted(ROLE_RANK, key=lambda role: ROLE_RANK[role])
+    in_project = [
+        (f"`{name}`", *(_mark(name, role, needed, roles, known._RELAXED) for role in roles), f"`{scope}`")
+        for name, (needed, scope) in known._PROJECT.items()
+    ]
+    site_roles = ("none", "operator", "admin")
+    on_site = [
+        (f"`{name}`", *("yes" if role in allowed else "" for role in site_roles), f"`{scope}`")
+        for name, (allowed, scope) in known._SITE.items()
+    ]
+    return _page(
+        [
+            "# Permissions",
+            WRITTEN,
+            "A token acts with the role of its owner, for the scopes it was given, in its project if it has one.",
+            "## In a project, by role",
+            _table(("Permission", *roles, "scope of a token"), in_project),
+            "¹ only in environments that need no approval. Site administrators may also manage members.",
+            "Who asked for a change, uploaded a version in it, wrote a config in it, or owns a token used for these"
+            " cannot approve it. Service accounts never approve.",
+            "## On the site, by site role",
+            _table(("Permission", *site_roles, "scope of a token"), on_site),
+            "A token that belongs to a project has no permission on the site.",
+        ]
+    )
+
+
+def _mark(name: str, role: str, needed: str, roles: list[str], relaxed: Iterable[str]) -> str:
+    if roles.index(role) >= roles.index(needed):
+        return "yes"
+    return "yes¹" if name in relaxed and roles.index(role) >= roles.index("publisher") else ""
+
+
+def rest_api() -> str:
+    """Return the page with a row for each address and method."""
+    from console.api.v1.openapi import document
+
+    rows = [
+        (f"`{method.upper()}`", f"`{path.removeprefix('/api/v1/')}`", entry.get("summary", ""))
+        for path, operations in sorted(document()["paths"].items())
+        for method, entry in operations.items()
+    ]
+    return _page(
+        [
+            "# The REST API",
+            WRITTEN,
+            "Addresses are below `/api/v1/`. `GET /api/v1/openapi.json` describes bodies and answers.",
+            "Sign in with `Authorization: Bearer flo_...` (or, from the console's own pages, with the session and"
+            " `X-CSRFToken`). Errors are `application/problem+json`. Lists take `cursor`, `ordering` and `fields`."
+            " Writes take `Idempotency-Key`, and `If-Match` where the answer had an `ETag`. Long work answers 202 with"
+            " the `Location` of an operation.",
+            _table(("Method", "Address", "What it does"), rows),
+        ]
+    )
+
+
+def limits() -> str:
+    """Return the page with a row for each limit."""
+    rows = [
+        (what, _value(where, unit), f"`{setting}`" if setting else "") for what, where, unit, setting in LIMITS
+    ]
+    return _page(["# Limits", WRITTEN, _table(("What", "Limit", "Setting"), rows)])
+
+
+def _value(where: str, unit: str) -> str:
+    module, _colon, name = where.partition(":")
+    name, _bracket, key = name.partition("[")
+    value: Any = getattr(import_module(module), name)
+    if key:
+        value = value[int(key.rstrip("]"))]
+    if isinstance(value, timedelta):
+        value, unit = value.total_seconds(), "seconds"
+    if unit == "seconds":
+        for size, name in ((86400, "days"), (3600, "hours"), (60, "minutes")):
+            if value >= 2 * size and value % size == 0:
+                value, unit = value / size, name
+                break
+    if unit == "bytes":
+        for size, name in ((1024**3, "GiB"), (1024**2, "MiB"), (1024, "KiB")):
+            if value >= size and value % size == 0:
+                value, unit = value / size, name
+                break
+    return f"{value:,.0f} {unit}".strip()
+
+
+def _table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    first = list(heads)
+    lines = [first, ["---"] * len(first), *([*row] for row in rows)]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def _page(parts: Iterable[str]) -> str:
+    return "\n\n".join(parts) + "\n"
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "states.md": states,
+    "permissions.md": permissions,
+    "rest-api.md": rest_api,
+    "limits.md": limits,
+}
+
+
+def main() -> int:
+    """Write or check the pages; return the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing, exit with 1 if a page is stale")
+    check = parser.parse_args().check
+    sys.path.insert(0, str(ROOT))
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")  # noqa: TID251
+    import django
+
+    django.setup()
+    stale = 0
+    for name, page in PAGES.items():
+        path, text = FOLDER / name, page()
+        if path.is_file() and path.read_text() == text:
+            continue
+        stale += 1
+        print(f"{path.relative_to(ROOT)}: {'stale' if check else 'written'}")
+        if not check:
+            path.write_text(text)
+    return 1 if check and stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
