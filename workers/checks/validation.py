@@ -14,6 +14,7 @@ from typing import Any
 from django.conf import settings
 from django.db.models import Exists, OuterRef
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from registry.domain.paths import clash, path_problem
 from registry.errors import ValidationFailed
@@ -123,10 +124,9 @@ def _check_files(version: ModelVersion, lease: Lease) -> list[VersionFile]:
             {"path": file.path, "size": file.blob.size, "sha256": file.blob.sha256} for file in files
         ]
         _require_good_names([file.path for file in files])
-        finding.summary = _("%(count)d files, %(size)d bytes.") % {
-            "count": len(files),
-            "size": sum(file.blob.size for file in files),
-        }
+        count, size = len(files), sum(file.blob.size for file in files)
+        text = ngettext("%(count)d file, %(size)d bytes.", "%(count)d files, %(size)d bytes.", count)
+        finding.summary = text % {"count": count, "size": size}
     return files
 
 
@@ -273,9 +273,10 @@ def _check_signature(version: ModelVersion, summary: OnnxSummary) -> ModelSignat
         except UnreadableModel as error:
             raise VersionRejected(str(error)) from error
         finding.evidence.update(signature.to_json())
-        finding.summary = _("%(inputs)d inputs, %(outputs)d outputs.") % {
-            "inputs": len(signature.inputs),
-            "outputs": len(signature.outputs),
+        inputs, outputs = len(signature.inputs), len(signature.outputs)
+        finding.summary = _("%(inputs)s, %(outputs)s.") % {
+            "inputs": ngettext("%(count)d input", "%(count)d inputs", inputs) % {"count": inputs},
+            "outputs": ngettext("%(count)d output", "%(count)d outputs", outputs) % {"count": outputs},
         }
     return signature
 
