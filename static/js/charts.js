@@ -4,6 +4,8 @@ const COLOURS = ["#4f6bed", "#d9730d", "#0f9d8a", "#b547b5", "#7a8599"];
 const DASHES = { p50: [], p95: [7, 4], p99: [2, 3] };
 const NAMES = { request_rate: "", failure_rate: "failures", latency_p50: "p50", latency_p95: "p95", latency_p99: "p99", queue_p50: "p50", queue_p99: "p99" };
 const TICK = 10000;
+// Memory is ruled at whole KiB, MiB and GiB.
+const BINARY = Array.from({ length: 50 }, (_, power) => 2 ** power);
 
 const round = (value, digits) => Number(value.toFixed(digits)).toString();
 function show(value, unit) {
@@ -101,7 +103,7 @@ class Chart {
       legend: { show: false },
       cursor: { sync: { key: "flotilla", setSeries: false }, drag: { x: true, y: false, setScale: false }, points: { size: 6 } },
       scales: { x: { time: true }, y: { range: (_plot, _low, high) => [0, high > 0 ? high * 1.1 : 1] } },
-      axes: [{ ...axis, values: (_plot, ticks, _axis, _space, step) => ticks.map((tick) => clock(tick, step)) }, { ...axis, size: 72, values: (_plot, ticks) => ticks.map((tick) => show(tick, this.unit)) }],
+      axes: [{ ...axis, values: (_plot, ticks, _axis, _space, step) => ticks.map((tick) => clock(tick, step)) }, { ...axis, size: 72, ...(this.unit === "B" ? { incrs: BINARY } : {}), values: (_plot, ticks) => ticks.map((tick) => show(tick, this.unit)) }],
       series: [{}, ...this.lines.map((line) => ({ label: line.label, stroke: this.colour(line), width: 1.75, dash: line.dash, spanGaps: false, points: { show: line.values.filter((value) => value != null).length < 3 } }))],
       hooks: {
         draw: [(plot) => this.drawMarkers(plot)],
