@@ -69,6 +69,7 @@ class RunningFlotilla:
     node_port: int
     command: list[str] = field(default_factory=lambda: [sys.executable, "-m", "flotilla.cli"])
     arguments: tuple[str, ...] = ()
+    environment: dict[str, str] = field(default_factory=dict)
     process: subprocess.Popen[str] | None = None
     output: list[str] = field(default_factory=list)
     username: str = "admin"
@@ -90,7 +91,7 @@ class RunningFlotilla:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            env=clean_environment(PYTHONUNBUFFERED="1"),
+            env=clean_environment(PYTHONUNBUFFERED="1", **self.environment),
             start_new_session=True,
         )
         lines: queue.Queue[str | None] = queue.Queue()

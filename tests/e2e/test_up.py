@@ -7,7 +7,9 @@ import pwd
 import stat
 import subprocess
 from pathlib import Path
+from urllib.parse import urlsplit
 
+import psycopg
 import pytest
 
 from tests.e2e.running import RunningFlotilla, clean_environment, is_alive, wait_until
@@ -81,6 +83,24 @@ def test_occupied_port_is_named(own_flotilla: RunningFlotilla) -> None:
         )
     assert done.returncode != 0
     assert f"Port {own_flotilla.port}" in done.stderr
+
+
+def test_own_database_and_broker_are_used(own_flotilla: RunningFlotilla) -> None:
+    """DATABASE_URL and REDIS_URL win over the embedded servers, which are then not started."""
+    server = os.environ["DATABASE_URL"]
+    name = f"own_{os.getpid()}"
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+    url = urlsplit(server)._replace(path=f"/{name}").geturl()
+    own_flotilla.environment = {"DATABASE_URL": url, "REDIS_URL": os.environ["REDIS_URL"]}
+    own_flotilla.arguments = ("--no-node",)
+    own_flotilla.start()
+    assert {"web", "worker", "jobs", "beat", "observe"} == set(_pids(own_flotilla))
+    assert own_flotilla.get(f"{own_flotilla.url}/readyz") == 200
+    with psycopg.connect(url) as connection:
+        found = connection.execute("SELECT username FROM registry_user").fetchall()
+    assert found == [("admin",)]
+    assert own_flotilla.stop() == 0
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="changes user")
