@@ -46,6 +46,9 @@ INSTALLED_APPS = [
 
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
+    # Before everything that may answer by itself, so that refusals carry a policy too.
+    "csp.middleware.CSPMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "servestatic.middleware.ServeStaticMiddleware",
     "console.middleware.request_context.RequestContextMiddleware",
     "console.middleware.metrics.MetricsMiddleware",
@@ -55,8 +58,7 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
-    "django.middleware.clickjacking.XFrameOptionsMiddleware",
-    "csp.middleware.CSPMiddleware",
+    "console.identity.login_limit.LoginLimitMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
 ]
 
