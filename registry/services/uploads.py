@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
 import uuid
@@ -213,13 +214,15 @@ def uploads_expire(now: datetime) -> int:
         state__in=_RUNNING, expires_at__lt=now, version__state=VersionState.UPLOADING
     ).values_list("id", flat=True)
     for upload_id in list(expired[:500]):
-        upload_terminate(upload_id=upload_id, actor=actor)
-        ended += 1
+        with contextlib.suppress(InvalidTransition):  # It moved in between.
+            upload_terminate(upload_id=upload_id, actor=actor)
+            ended += 1
     idle = ModelVersion.objects.filter(
         state=VersionState.UPLOADING, created_at__lt=now - timedelta(hours=settings.UPLOAD_EXPIRY_HOURS)
     ).exclude(uploads__state__in=_RUNNING)
     for version in idle.select_related("model")[:500]:
-        version_abandon(version=version, reason=_("Nothing was uploaded in time."), actor=actor)
+        with contextlib.suppress(InvalidTransition):
+            version_abandon(version=version, reason=_("Nothing was uploaded in time."), actor=actor)
     return ended
 
 

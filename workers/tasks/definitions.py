@@ -11,18 +11,15 @@ from contextlib import suppress
 from celery import shared_task
 from django.utils import timezone
 
-from registry.services.approvals import approvals_expire
 from registry.services.audit import seal_pending
-from registry.services.blobs import blobs_collect
-from registry.services.operations import operations_purge
-from registry.services.samples import partitions_drop, partitions_ensure, rollup
-from registry.services.uploads import uploads_expire
+from registry.services.samples import rollup
 from workers import reconcile
 from workers.checks.validation import reject_stranded
 from workers.locks import Contended, advisory_lock
 from workers.tasks import sweeping
 from workers.tasks.hints import RECONCILE_DEPLOYMENT, RECONCILE_NODE, RUN_OPERATION, sender
 from workers.tasks.operations import work_on
+from workers.tasks.tidying import tidy_up
 
 
 @shared_task(name=RUN_OPERATION)
@@ -76,11 +73,5 @@ def roll_up() -> None:
 @shared_task(name="workers.tidy")
 def tidy() -> None:
     """Make and drop partitions, expire and delete what nobody needs any more."""
-    now = timezone.now()
     with suppress(Contended), advisory_lock("role", "tidy", wait_seconds=0):
-        partitions_ensure(now)
-        partitions_drop(now)
-        uploads_expire(now)
-        approvals_expire(now)
-        operations_purge(now)
-        blobs_collect(now)
+        tidy_up(timezone.now())

@@ -1,0 +1,57 @@
+"""What goes by the clock, so that nothing grows for ever. Each step stands alone: one that fails stops no other."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from importlib import import_module
+
+from django.conf import settings
+
+from registry.models import JoinToken
+from registry.services.approvals import approvals_expire
+from registry.services.blobs import blobs_collect
+from registry.services.operations import operations_purge
+from registry.services.samples import partitions_drop, partitions_ensure
+from registry.services.uploads import uploads_expire
+
+_log = logging.getLogger(__name__)
+
+# A token that nobody used in time is of no interest any more; who made it is in the audit log.
+_KEEP_JOIN_TOKENS = timedelta(days=30)
+
+
+def join_tokens_purge(now: datetime) -> int:
+    """Delete join tokens that ran out a month ago and return how many."""
+    deleted, _by_model = JoinToken.objects.filter(expires_at__lt=now - _KEEP_JOIN_TOKENS).delete()
+    return deleted
+
+
+def sessions_purge(now: datetime) -> None:
+    """Delete sessions of browsers that ran out."""
+    import_module(settings.SESSION_ENGINE).SessionStore.clear_expired()
+
+
+STEPS: Mapping[str, Callable[[datetime], object]] = {
+    "partitions_ensure": partitions_ensure,
+    "partitions_drop": partitions_drop,
+    "uploads_expire": uploads_expire,
+    "approvals_expire": approvals_expire,
+    "operations_purge": operations_purge,
+    "blobs_collect": blobs_collect,
+    "join_tokens_purge": join_tokens_purge,
+    "sessions_purge": sessions_purge,
+}
+
+
+def tidy_up(now: datetime, steps: Mapping[str, Callable[[datetime], object]] = STEPS) -> list[str]:
+    """Do every step and return the names of those that failed."""
+    failed = []
+    for name, step in steps.items():
+        try:
+            step(now)
+        except Exception:
+            _log.exception("tidy.failed step=%s", name)
+            failed.append(name)
+    return failed
