@@ -56,7 +56,11 @@ def states() -> str:
     """Return the page with a diagram for each transition table."""
     from registry.domain.states import TABLES
 
-    parts = ["# States", WRITTEN, "Every move is one conditional UPDATE and leaves a row that says who, from, to and why."]
+    parts = [
+        "# States",
+        WRITTEN,
+        "Every move is one conditional UPDATE and leaves a row that says who, from, to and why.",
+    ]
     for (noun, column), table in TABLES.items():
         lines = [f"  [*] --> {next(iter(table))}"]
         for before, targets in table.items():
@@ -129,9 +133,7 @@ def rest_api() -> str:
 
 def limits() -> str:
     """Return the page with a row for each limit."""
-    rows = [
-        (what, _value(where, unit), f"`{setting}`" if setting else "") for what, where, unit, setting in LIMITS
-    ]
+    rows = [(what, _value(where, unit), f"`{setting}`" if setting else "") for what, where, unit, setting in LIMITS]
     return _page(["# Limits", WRITTEN, _table(("What", "Limit", "Setting"), rows)])
 
 
@@ -180,7 +182,10 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="write nothing, exit with 1 if a page is stale")
     check = parser.parse_args().check
     sys.path.insert(0, str(ROOT))
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")  # noqa: TID251
+    # Pages tell defaults, not what is set here.
+    for name in [name for name in os.environ if name.startswith("FLOTILLA_")]:  # noqa: TID251
+        del os.environ[name]  # noqa: TID251
+    os.environ["DJANGO_SETTINGS_MODULE"] = "console.settings"  # noqa: TID251
     import django
 
     django.setup()
