@@ -29,6 +29,11 @@ class ProtocolError(Exception):
         self.code = code
 
 
+def storage_full() -> ProtocolError:
+    """Return the refusal for a disk without room."""
+    return ProtocolError(507, _("The server's disk is full."), "storage_full")
+
+
 @dataclass(frozen=True, slots=True)
 class Checksum:
     """What the client says the chunk hashes to."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -13,8 +12,8 @@ from django.utils.translation import gettext as _
 from console.middleware.database import in_database_thread
 from console.middleware.metrics import UPLOADED
 from console.uploads import sessions
-from console.uploads.protocol import CHECKSUM_MISMATCH, Checksum, ProtocolError
-from console.uploads.staging import StagedFile
+from console.uploads.protocol import CHECKSUM_MISMATCH, Checksum, ProtocolError, storage_full
+from console.uploads.staging import FULL, StagedFile
 from registry.models import Upload
 
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
@@ -22,7 +21,6 @@ Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 WRITE_BYTES = 1 << 20
 COMMIT_BYTES = 8 << 20
 IDLE_SECONDS = 60.0
-_FULL = {errno.ENOSPC, errno.EDQUOT}
 _threads = ThreadPoolExecutor(max_workers=8, thread_name_prefix="staging")
 
 
@@ -50,8 +48,8 @@ class Reception:
             raise
         except OSError as error:
             await self._settle(is_whole=False)
-            if error.errno in _FULL:
-                raise ProtocolError(507, _("The server's disk is full."), "storage_full") from error
+            if error.errno in FULL:
+                raise storage_full() from error
             raise
         return await self._settle(is_whole=True)
 

@@ -8,8 +8,8 @@ from typing import NoReturn
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from console.uploads.protocol import ProtocolError
-from console.uploads.staging import Busy, StagedFile, staged_size
+from console.uploads.protocol import ProtocolError, storage_full
+from console.uploads.staging import FULL, Busy, StagedFile, staged_size
 from registry.domain.actors import Actor
 from registry.errors import NotFound, ValidationFailed
 from registry.models import ModelVersion, Upload, UploadState
@@ -50,9 +50,16 @@ def create(actor: Actor, metadata: dict[str, str], length: int) -> Upload:
         actor=actor,
     )
     staging = uploads.staging_path(upload.pk)
-    staging.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with StagedFile(staging) as staged:
-        staged.settle(0)
+    try:
+        staging.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with StagedFile(staging) as staged:
+            staged.settle(0)
+    except OSError as error:
+        # Without its file the row would only keep the path from being uploaded again.
+        uploads.upload_terminate(upload_id=upload.pk, actor=actor)
+        if error.errno in FULL:
+            raise storage_full() from error
+        raise
     return upload
 
 

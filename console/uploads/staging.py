@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from pathlib import Path
 from typing import Any, Self
+
+# The disk, or what we may use of it, has no room left.
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class Busy(Exception):

@@ -17,7 +17,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from registry.domain.paths import clash, path_problem
-from registry.errors import ValidationFailed
+from registry.errors import StorageFailed, ValidationFailed
 from registry.models import (
     ModelVersion,
     Operation,
@@ -149,7 +149,10 @@ def _local_copies(version: ModelVersion, files: list[VersionFile], lease: Lease)
     """
     folder = _copies_folder(version)
     try:
-        folder.mkdir(parents=True)
+        try:
+            folder.mkdir(parents=True)
+        except OSError as error:
+            raise StorageFailed(_("The file cannot be copied: %(why)s.") % {"why": error.strerror}) from error
         for index, file in enumerate(_candidates(files)):
             lease.check()
             artifact_store().copy_to(file.blob.sha256, folder / str(index))

@@ -292,6 +292,27 @@ def test_bytes_that_the_disk_lost_are_asked_for_again(bob: httpx2.Client, shared
     assert staging_path(row(location).pk).read_bytes() == BODY
 
 
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_no_room_for_a_new_upload_is_507_and_leaves_the_path_free(
+    bob: httpx2.Client, shared_cast: Cast, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    version = shared_cast.version()
+    words = {
+        "Upload-Length": str(len(BODY)),
+        "Upload-Metadata": metadata(version=str(version.pk), path="model.onnx"),
+    }
+
+    def full(*_args: Any) -> None:
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(sessions, "StagedFile", full)
+        answer = bob.post("/api/v1/uploads/", headers=words)
+    assert (answer.status_code, answer.json()["code"]) == (507, "storage_full")
+    assert not Upload.objects.filter(state=UploadState.RECEIVING).exists()
+    assert bob.post("/api/v1/uploads/", headers=words).status_code == 201
+
+
 def test_full_disk_is_507_and_keeps_what_fitted(
     bob: httpx2.Client, shared_cast: Cast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
