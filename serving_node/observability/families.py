@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import cast
 
 from serving_node.contract.proto import metrics_pb2
+from serving_node.core.varint import encode_varint
 from serving_node.observability.histogram import SCHEMA, ZERO_THRESHOLD, HistogramSnapshot
 
 TEXT_CONTENT_TYPE = b"text/plain; charset=utf-8; version=0.0.4"
@@ -95,7 +96,7 @@ def to_protobuf(families: Iterable[Family]) -> bytes:
             else:
                 metric.gauge.value = sample.value
         raw = message.SerializeToString()
-        parts += (_varint(len(raw)), raw)
+        parts += (encode_varint(len(raw)), raw)
     return b"".join(parts)
 
 
@@ -140,12 +141,3 @@ def _escape_help(value: str) -> str:
 
 def _number(value: float) -> str:
     return str(int(value)) if float(value).is_integer() and abs(value) < 1e15 else repr(float(value))
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)

@@ -23,7 +23,9 @@ PAGES = ROOT / "docs" / "reference"
 
 @pytest.fixture(scope="module")
 def generator() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("generate_reference", ROOT / "scripts" / "generate_reference.py")
+    spec = importlib.util.spec_from_file_location(
+        "generate_node_reference", ROOT / "scripts" / "generate_node_reference.py"
+    )
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -32,7 +34,7 @@ def generator() -> ModuleType:
 
 
 def test_generated_pages_are_fresh(generator: ModuleType) -> None:
-    assert generator.outdated() == [], "run python scripts/generate_reference.py"
+    assert generator.outdated() == [], "run python scripts/generate_node_reference.py"
 
 
 def documented(page: str) -> list[tuple[str, str]]:

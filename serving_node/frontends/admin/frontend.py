@@ -20,6 +20,7 @@ from serving_node.core.errors import InferenceError
 from serving_node.core.request import InferenceResponse
 from serving_node.dataplane import DataPlane
 from serving_node.frontends.admin.infer_codec import decode_request, encode_response
+from serving_node.frontends.http_status import HTTP_STATUS_OF
 from serving_node.observability.logging import LogBuffer
 from serving_node.repository.blob_store import BlobError, BlobStore
 from serving_node.repository.desired_rules import DesiredConflictError
@@ -35,16 +36,6 @@ _MAX_POLL_SECONDS = 60.0
 _MAX_INFER_SECONDS = 60.0
 _MAX_INFER_BYTES = 2 * 1024 * 1024
 _MAX_LOG_LINES = 2000
-_STATUS = {
-    ErrorCode.UNKNOWN: 400,
-    ErrorCode.INTERNAL: 500,
-    ErrorCode.NOT_FOUND: 404,
-    ErrorCode.INVALID_ARG: 400,
-    ErrorCode.UNAVAILABLE: 503,
-    ErrorCode.UNSUPPORTED: 501,
-    ErrorCode.ALREADY_EXISTS: 400,
-    ErrorCode.CANCELLED: 400,
-}
 _BLOB_STATUS = {"in_use": 409, "not_found": 404}
 
 Answer = tuple[int, Any]
@@ -90,7 +81,7 @@ class AdminFrontend:
         except BlobError as error:
             status, document = _BLOB_STATUS.get(error.code, 400), {"error": error.message, "code": error.code}
         except InferenceError as error:
-            status, document = _STATUS[error.code], {"error": error.message, "code": error.code.value}
+            status, document = HTTP_STATUS_OF[error.code], {"error": error.message, "code": error.code.value}
         except OSError as error:
             log.error("admin.disk_error", path=exchange.path.decode("latin-1"), reason=str(error))
             status, document = 507, {"error": f"the node cannot write its state: {error.strerror or error}"}

@@ -18,6 +18,7 @@ from serving_node.contract.proto import grpc_service_pb2 as pb
 from serving_node.core.errors import InferenceError
 from serving_node.core.request import InferenceRequest, InferenceResponse, Parameter, RequestedOutput
 from serving_node.core.tensor import NUMPY_DTYPES, Tensor, encode_bytes_elements
+from serving_node.core.varint import encode_varint
 from serving_node.frontends.classification import classify
 from serving_node.frontends.parameters import EMPTY_FINAL, RequestParameters, sort_parameters
 
@@ -151,14 +152,14 @@ class InferCodec:
             head = self._describe_outputs(response, outputs, key)
         if response.id:
             text = response.id.encode()
-            head = b"".join((head, _RESPONSE_ID, _varint(len(text)), text))
+            head = b"".join((head, _RESPONSE_ID, encode_varint(len(text)), text))
         if response.parameters:
             head += pb.ModelInferResponse(parameters=_parameter_map(response.parameters)).SerializeToString()
         parts: list[Buffer] = [head]
         size = len(head)
         for tensor in outputs:
             length = len(tensor.data)
-            tag = _RESPONSE_RAW + _varint(length)
+            tag = _RESPONSE_RAW + encode_varint(length)
             parts.append(tag)
             size += len(tag) + length
             if length:
@@ -222,7 +223,7 @@ def _walk(message: bytes | memoryview) -> tuple[list[bytes], list[memoryview], l
         length = message[position + 1]
         start = position + 2
         if length > 0x7F:
-            length, start = _read_varint(message, position + 1)
+            length, start = _readencode_varint(message, position + 1)
         stop = start + length
         if stop > end or tag not in _KNOWN:
             raise IndexError("unexpected or truncated field")
@@ -242,7 +243,7 @@ def _walk(message: bytes | memoryview) -> tuple[list[bytes], list[memoryview], l
     return texts, raws, rest
 
 
-def _read_varint(message: bytes | memoryview, position: int) -> tuple[int, int]:
+def _readencode_varint(message: bytes | memoryview, position: int) -> tuple[int, int]:
     number = shift = 0
     while True:
         byte = message[position]
@@ -253,17 +254,6 @@ def _read_varint(message: bytes | memoryview, position: int) -> tuple[int, int]:
         shift += 7
         if shift > 35:
             raise IndexError("varint too long")
-
-
-def _varint(number: int) -> bytes:
-    if number < 0x80:
-        return bytes((number,))
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
 
 
 def _input(tensor: pb.ModelInferRequest.InferInputTensor) -> _Input:

@@ -8,6 +8,7 @@ from collections import deque
 from serving_node.contract.proto import grpc_service_pb2 as pb
 from serving_node.core.errors import InferenceError
 from serving_node.core.request import InferenceRequest, InferenceResponse
+from serving_node.core.varint import encode_varint
 from serving_node.dataplane import DataPlane
 from serving_node.frontends.codec_pool import CodecPool
 from serving_node.frontends.grpc.codec import InferCodec, LargeDescription, MalformedMessage, contents_to_raw
@@ -245,13 +246,8 @@ class _Session:
 
 def _wrap(parts: list[Buffer], size: int) -> tuple[list[Buffer], int]:
     """Return a ModelStreamInferResponse around a serialised ModelInferResponse: field 2, length, bytes."""
-    prefix = bytearray(b"\x12")
-    length = size
-    while length > 0x7F:
-        prefix.append(length & 0x7F | 0x80)
-        length >>= 7
-    prefix.append(length)
-    return [bytes(prefix), *parts], size + len(prefix)
+    prefix = b"\x12" + encode_varint(size)
+    return [prefix, *parts], size + len(prefix)
 
 
 def _error_message(request_id: str, text: str) -> tuple[list[Buffer], int]:

@@ -6,20 +6,9 @@ from typing import Any
 
 import orjson
 
-from serving_node.contract.errors import ErrorCode
 from serving_node.core.errors import InferenceError
+from serving_node.frontends.http_status import HTTP_STATUS_OF
 from serving_node.wire.exchange import Headers, HttpExchange
-
-HTTP_STATUS_OF = {
-    ErrorCode.UNKNOWN: 400,
-    ErrorCode.INTERNAL: 500,
-    ErrorCode.NOT_FOUND: 404,
-    ErrorCode.INVALID_ARG: 400,
-    ErrorCode.UNAVAILABLE: 503,
-    ErrorCode.UNSUPPORTED: 501,
-    ErrorCode.ALREADY_EXISTS: 400,
-    ErrorCode.CANCELLED: 400,
-}
 
 JSON_HEADERS: Headers = ((b"content-type", b"application/json"),)
 

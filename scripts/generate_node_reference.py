@@ -1,0 +1,127 @@
+"""Write docs/reference/node-command-line.md and metrics.md from the node's own tables.
+
+Usage: ``python scripts/generate_node_reference.py [--check]``. ``--check`` writes nothing and exits with 1 if a page
+is not what would be written.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+from serving_node.cli import _ALIASES, _FLAGS, _NOT_YET, _WITHOUT_EFFECT
+from serving_node.observability.families import Family
+from serving_node.observability.host import GpuReading, HostProbe, gpu_families
+from serving_node.observability.metrics import ModelSeries, model_families
+from serving_node.observability.statistics import ModelStatistics
+from serving_node.settings import NodeSettings
+
+PAGES = Path(__file__).resolve().parent.parent / "docs" / "reference"
+
+_COMMAND_LINE = """# The node's command line
+
+Written by `scripts/generate_node_reference.py`; change the code, then run it.
+
+`flotilla node` and `python -m serving_node` take the flags of `tritonserver` by their names, and some of their own.
+`--name=value` and `--name value` are the same; switches are true without a value and take true, on, 1, false, off, 0.
+A flag wins over the environment variable `NODE_<FLAG>` (`NODE_HTTP_PORT=9000`; lists are split at commas), which wins
+over the default. Aliases: {aliases}. A flag that is in none of these lists is refused.
+
+| Flag | Default | Meaning |
+|---|---|---|
+{rows}
+
+**Accepted without effect** (the node says so at its start): {without_effect}.
+
+**Refused**, because they protect something and this node cannot do it yet: {not_yet}.
+"""
+
+_METRICS = """# Metrics
+
+Written by `scripts/generate_node_reference.py`; change the code, then run it.
+
+`GET /metrics` on the metrics port (8002). Names and labels are Triton's; `flotilla_*` are ours, because percentiles
+over several nodes need histograms. Series of a model appear when it is ready and go when it is unloaded.
+
+| Name | Type | Labels | Meaning |
+|---|---|---|---|
+{rows}
+
+- Names that end in `_us` count microseconds.
+- `reason` is {reasons}. All four series exist from the start.
+- Histograms: classic buckets in the text format; a scraper that accepts
+  `application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited` gets native ones too.
+- GPU series exist when NVIDIA's driver shows a GPU, and only those that the device reports.
+- CPU and GPU are looked at no more often than `--metrics-interval-ms`.
+"""
+
+
+def command_line_page() -> str:
+    """Return the page about flags."""
+    defaults = {spec.name: _default(spec.name) for spec in fields(NodeSettings)}
+    rows = [f"| `--{flag.name}` | {defaults[flag.setting]} | {flag.help} |" for flag in _FLAGS]
+    return _COMMAND_LINE.format(
+        rows="\n".join(rows),
+        aliases=", ".join(f"`--{alias}` for `--{name}`" for alias, name in sorted(_ALIASES.items())),
+        without_effect=_names(_WITHOUT_EFFECT),
+        not_yet=_names(_NOT_YET),
+    )
+
+
+def metrics_page() -> str:
+    """Return the page about metrics."""
+    reading = GpuReading("", "", 0.0, 0, 0, 0.0, 0.0, 0.0)
+    statistics = ModelStatistics()
+    models = model_families([ModelSeries("m", "1", statistics, 0, 0.0)])
+    families = [*models, *HostProbe(gpu=False).families(), *gpu_families([reading])]
+    reasons = ", ".join(f"`{reason.value}`" for reason in statistics.failures)
+    return _METRICS.format(rows="\n".join(map(_metric_row, families)), reasons=reasons)
+
+
+def outdated() -> list[str]:
+    """Return the names of pages that are not what would be written."""
+    return [name for name, text in _pages().items() if not _is_written(PAGES / name, text)]
+
+
+def _pages() -> dict[str, str]:
+    return {"node-command-line.md": command_line_page(), "metrics.md": metrics_page()}
+
+
+def _is_written(path: Path, text: str) -> bool:
+    return path.is_file() and path.read_text(encoding="utf-8") == text
+
+
+def _default(setting: str) -> str:
+    if setting == "node_name":
+        return "the host name"
+    value = getattr(NodeSettings(), setting)
+    if value is None or value in ("", ()):
+        return ""
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+def _names(flags: frozenset[str]) -> str:
+    return ", ".join(f"`--{name}`" for name in sorted(flags))
+
+
+def _metric_row(family: Family) -> str:
+    labels = ", ".join(name for name, _ in family.samples[0].labels)
+    return f"| `{family.name}` | {family.kind.value} | {labels} | {family.help.rstrip('.')} |"
+
+
+def main() -> int:
+    """Write the pages, or complain about old ones."""
+    if "--check" in sys.argv[1:]:
+        old = outdated()
+        for name in old:
+            sys.stderr.write(f"docs/reference/{name} is old: run python scripts/generate_node_reference.py\n")
+        return 1 if old else 0
+    PAGES.mkdir(parents=True, exist_ok=True)
+    for name, text in _pages().items():
+        (PAGES / name).write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
