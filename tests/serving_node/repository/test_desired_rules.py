@@ -60,6 +60,14 @@ def test_check_desired_accepts_a_sound_one() -> None:
         (replace(DESIRED, models=(replace(MODEL, name=""),)), "models[0].name"),
         (replace(DESIRED, models=(replace(MODEL, routes=(Route("u2", 1),)),)), "models[0].routes[0].unit"),
         (replace(DESIRED, models=(replace(MODEL, routes=(Route("u1", 101),)),)), "models[0].routes[0].weight"),
+        (
+            replace(DESIRED, models=(replace(MODEL, routes=(Route("u1", 1, sample_percent=101),)),)),
+            "models[0].routes[0].sample_percent",
+        ),
+        (
+            replace(DESIRED, models=(replace(MODEL, units=(replace(UNIT, files=UNIT.files * 2),)),)),
+            "models[0].units[0].files[1].path",
+        ),
         (replace(DESIRED, models=(replace(MODEL, units=(UNIT, replace(UNIT, version=2))),)), "models[0].units"),
         (
             replace(DESIRED, models=(replace(MODEL, units=(replace(UNIT, unit="../u"),), routes=()),)),

@@ -177,6 +177,19 @@ def test_malformed_strings_are_refused(data: bytes, sentence: str) -> None:
     assert (caught.value.code, caught.value.message) == (ErrorCode.INVALID_ARG, sentence)
 
 
+def test_many_strings_are_left_to_whoever_decodes_them() -> None:
+    strings = rules('name: "m" input { name: "S" data_type: TYPE_STRING dims: -1 }')
+    strings.check(request(Tensor("S", "BYTES", (5000,), b"no strings at all")))
+
+
+def test_a_shape_beyond_all_memory_is_refused_by_its_own_sentence() -> None:
+    free = rules('name: "m" input { name: "A" data_type: TYPE_FP32 dims: [-1, -1] }')
+    with pytest.raises(
+        InferenceError, match=r"causes total element count to exceed maximum size of 9223372036854775807"
+    ):
+        free.check(request(fp32("A", 2**40, 2**40, size=4)))
+
+
 TENSORS = st.builds(
     Tensor,
     name=st.sampled_from(("A", "B", "C")),

@@ -101,6 +101,20 @@ def test_requests_that_left_do_not_pile_up() -> None:
     assert len(queue._deadlines) <= 200
 
 
+def test_delayed_requests_that_left_do_not_pile_up_and_the_others_still_run() -> None:
+    queue = LevelQueue(QueuePolicy(timeout_action=TimeoutAction.DELAY, default_timeout_ns=1))
+    requests = [make(identity) for identity in range(500)]
+    for request in requests:
+        queue.push(request, 0)
+    queue.expire(10, [])
+    for request in requests[1:]:
+        queue.cancel(request)
+    assert len(queue._delayed) <= 200
+    taken: list[InferenceRequest] = []
+    assert queue.take(10, taken) == 1
+    assert ids(taken) == ["0"]
+
+
 def test_cancel_of_a_taken_request_says_so() -> None:
     queue = PriorityQueue(BatchPolicy(4))
     request = make(1)
