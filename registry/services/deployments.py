@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 from registry import telemetry
 from registry.domain.actors import Actor
 from registry.domain.plans import TAKES_TRAFFIC, DeploymentSpec, inside_range
-from registry.errors import Conflict, PermissionDenied, ValidationFailed
+from registry.errors import Conflict, PermissionDenied, StaleWrite, ValidationFailed
 from registry.models import ApprovalRequest, ApprovalState, Deployment, Fleet, Operation, RegisteredModel, Rollout
 from registry.selectors.deployments import rollback_spec
 from registry.services import audit
@@ -67,7 +67,9 @@ def deployment_change(
         return _change(deployment, spec, kind="deploy", comment=comment, actor=actor)
 
 
-def deployment_traffic(*, deployment: Deployment, weights: Mapping[str | int, int], actor: Actor) -> ChangeOutcome:
+def deployment_traffic(
+    *, deployment: Deployment, weights: Mapping[str | int, int], generation: int | None = None, actor: Actor
+) -> ChangeOutcome:
     """Move weights (by unit id or version number, percent). Inside the applied range this needs no approval.
 
     Raises:
@@ -75,7 +77,7 @@ def deployment_traffic(*, deployment: Deployment, weights: Mapping[str | int, in
     """
     require(actor, "project.view", deployment)
     with transaction.atomic():
-        locked = Deployment.objects.select_for_update().get(pk=deployment.pk)
+        locked = _locked(deployment, generation)
         units = {route.unit: route for route in locked.routes.select_related("version")}
         spec = DeploymentSpec.from_json(locked.spec)
         by_key: dict[tuple[str, str], int] = {}
@@ -97,22 +99,32 @@ def deployment_traffic(*, deployment: Deployment, weights: Mapping[str | int, in
         return _change(locked, replace(spec, routes=routes), kind="traffic", comment="", actor=actor)
 
 
-def deployment_rollback(*, deployment: Deployment, actor: Actor) -> ChangeOutcome:
+def deployment_rollback(*, deployment: Deployment, generation: int | None = None, actor: Actor) -> ChangeOutcome:
     """Go back to the newest earlier state in which one version takes all the traffic.
 
-    It was applied in this environment before, so it needs no new approval.
+    It was applied in this environment before, so it needs no new approval. ``generation`` is the one that the caller
+    looked at: of two people who roll it back at once, only one does.
 
     Raises:
+        StaleWrite: the deployment has another generation by now.
         Conflict: there is nothing to go back to.
         ValidationFailed: a version of that state is archived or quarantined by now.
     """
     require(actor, "deployment.rollback", deployment)
     with transaction.atomic():
-        locked = Deployment.objects.select_for_update().get(pk=deployment.pk)
+        locked = _locked(deployment, generation)
         target = rollback_spec(locked)
         if target is None:
             raise Conflict(_("There is nothing to roll back to."))
         return _change(locked, target, kind="rollback", comment="", actor=actor)
+
+
+def _locked(deployment: Deployment, generation: int | None) -> Deployment:
+    """Return the deployment under its lock, if it still has the generation that the caller looked at."""
+    locked = Deployment.objects.select_for_update().get(pk=deployment.pk)
+    if generation is not None and locked.generation != generation:
+        raise StaleWrite(_("The deployment was changed since you looked at it; look again."))
+    return locked
 
 
 def _change(deployment: Deployment, spec: DeploymentSpec, *, kind: str, comment: str, actor: Actor) -> ChangeOutcome:

@@ -90,9 +90,13 @@ class DeploymentView(ApiView):
             raise Http404
         return deployment
 
-    def match(self, request: Request, deployment: Deployment) -> None:
-        """Refuse a write whose If-Match names another generation than the present one."""
+    def match(self, request: Request, deployment: Deployment) -> int | None:
+        """Refuse a write whose If-Match names another generation than the present one.
+
+        Returns the generation, which the service looks at again under the lock; None without the header.
+        """
         require_match(request, _version_of(deployment))
+        return deployment.generation if request.headers.get("If-Match", "*").strip() != "*" else None
 
 
 class DeploymentItem(DeploymentView):
@@ -121,8 +125,8 @@ class DeploymentRoutes(DeploymentView):
     @extend_schema(summary="Move traffic", request=TrafficWrite, responses={202: ChangeOutcomeSerializer})
     def post(self, request: Request, project: str, deployment: uuid.UUID) -> Response:
         row = self.deployment
-        self.match(request, row)
-        return _outcome(services.deployment_traffic(deployment=row, **self.read(TrafficWrite), actor=self.actor))
+        generation, given = self.match(request, row), self.read(TrafficWrite)
+        return _outcome(services.deployment_traffic(deployment=row, **given, generation=generation, actor=self.actor))
 
 
 class DeploymentRollback(DeploymentView):
@@ -131,8 +135,8 @@ class DeploymentRollback(DeploymentView):
     @extend_schema(summary="Roll back", request=None, responses={202: ChangeOutcomeSerializer})
     def post(self, request: Request, project: str, deployment: uuid.UUID) -> Response:
         row = self.deployment
-        self.match(request, row)
-        return _outcome(services.deployment_rollback(deployment=row, actor=self.actor))
+        generation = self.match(request, row)
+        return _outcome(services.deployment_rollback(deployment=row, generation=generation, actor=self.actor))
 
 
 class DeploymentInfer(DeploymentView):

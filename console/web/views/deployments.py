@@ -42,7 +42,7 @@ def deployment_list(request: HttpRequest, project: str) -> HttpResponse:
     found = list(rows[:200])
     context = {
         "project": room,
-        "rows": [deployment_context(one) for one in found],
+        "rows": [deployment_context(status) for status in selectors.deployment_statuses(found)],
         "search": search,
         "health": health,
         "healths": HealthStatus.values,
@@ -66,7 +66,7 @@ def deployment(request: HttpRequest, project: str, deployment_id: uuid.UUID) -> 
     """The page that is watched during a rollout."""
     actor = actor_of(request)
     one = _get(request, project, deployment_id)
-    live = deployment_context(one)
+    live = deployment_context(selectors.deployment_status(one))
     form = TrafficForm(live["status"].routes)
     context = {
         "project": one.project,
@@ -133,13 +133,21 @@ def traffic(request: HttpRequest, project: str, deployment_id: uuid.UUID) -> Htt
     return after_change(request, outcome)
 
 
+def _seen_generation(request: HttpRequest) -> int | None:
+    """Return the generation that the page showed, so that two who press the button at once go back one step only."""
+    text = request.POST.get("generation", "")[:9]
+    return int(text) if text.isascii() and text.isdigit() else None
+
+
 @require_POST
 @page
 def rollback(request: HttpRequest, project: str, deployment_id: uuid.UUID) -> HttpResponse:
     """Go back to what was there before."""
     one = _get(request, project, deployment_id)
     try:
-        outcome = services.deployment_rollback(deployment=one, actor=actor_of(request))
+        outcome = services.deployment_rollback(
+            deployment=one, generation=_seen_generation(request), actor=actor_of(request)
+        )
     except RegistryError as error:
         messages.error(request, error.message)
         return redirect("web:deployment", project, deployment_id)

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from registry.errors import Conflict, RegistryError
-from registry.models import ApprovalRequest, ModelVersion, Rollout
+from registry.errors import Conflict, RegistryError, StaleWrite
+from registry.models import ApprovalRequest, Deployment, ModelVersion, Rollout
 from registry.selectors.desired import desired_state
 from registry.services import approvals, deployments, models, versions
 from serving_node.contract.signature import ModelSignature
@@ -110,3 +110,20 @@ def test_one_name_is_given_once(transactional_db: None, world: Any) -> None:
 
     results = at_once(create, create)
     assert sum(isinstance(result, Conflict) for result in results) == 1
+
+
+def test_two_who_roll_back_at_once_go_back_one_step(transactional_db: None, world: Any) -> None:
+    model = world.model("mlp")
+    for number in (1, 2, 3):
+        world.ready(model)
+        outcome = world.deploy(model, world.development, world.spec({"version": number, "weight": 100}))
+    seen = Deployment.objects.get(pk=outcome.deployment.pk)
+
+    def roll_back() -> Any:
+        return deployments.deployment_rollback(
+            deployment=seen, generation=seen.generation, actor=world.actor(world.alice)
+        )
+
+    results = at_once(roll_back, roll_back, roll_back)
+    assert sum(isinstance(result, StaleWrite) for result in results) == 2
+    assert Deployment.objects.get(pk=seen.pk).generation == seen.generation + 1
