@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -49,3 +50,40 @@ async def test_body_up_to_the_limit_passes() -> None:
 async def test_larger_body_is_413(pieces: list[bytes], headers: list[tuple[bytes, bytes]]) -> None:
     body, sent = await call(pieces, headers)
     assert (body, sent[0]["status"]) == (None, 413)
+
+
+async def test_a_body_that_drips_in_is_given_up() -> None:
+    sent: list[Any] = []
+    seen: list[str] = []
+
+    async def receive() -> Any:
+        await asyncio.Event().wait()
+
+    async def send(event: Any) -> None:
+        sent.append(event)
+
+    async def app(_scope: Any, receive: Any, _send: Any) -> None:
+        seen.append((await receive())["type"])
+
+    await BodyLimit(app, most_seconds=0)({"type": "http", "headers": []}, receive, send)
+    assert seen == ["http.disconnect"]
+    assert sent[0]["status"] == 408
+
+
+async def test_waiting_for_the_client_to_leave_has_no_deadline() -> None:
+    events = [{"type": "http.request", "body": b"x", "more_body": False}, {"type": "http.disconnect"}]
+    seen: list[str] = []
+
+    async def receive() -> Any:
+        return events.pop(0)
+
+    async def app(_scope: Any, receive: Any, _send: Any) -> None:
+        seen.append((await receive())["type"])
+        await asyncio.sleep(0)
+        seen.append((await receive())["type"])
+
+    async def send(event: Any) -> None:
+        raise AssertionError(event)
+
+    await BodyLimit(app)({"type": "http", "headers": []}, receive, send)
+    assert seen == ["http.request", "http.disconnect"]
