@@ -14,6 +14,7 @@ from serving_node.frontends.codec_pool import CodecPool
 from serving_node.frontends.grpc.codec import InferCodec, LargeDescription, MalformedMessage, contents_to_raw
 from serving_node.frontends.grpc.status import STATUS_OF
 from serving_node.frontends.parameters import STICKY_HEADER
+from serving_node.frontends.single_response import SingleResponse
 from serving_node.wire.grpc import Buffer, GrpcCall, GrpcError, GrpcStatus, MessageHandler
 
 _log = logging.getLogger(__name__)
@@ -58,13 +59,13 @@ class InferService:
 class _UnaryInfer:
     """One ModelInfer call."""
 
-    __slots__ = ("_call", "_request", "_responses", "_service")
+    __slots__ = ("_call", "_request", "_service", "_single")
 
     def __init__(self, service: InferService, call: GrpcCall) -> None:
         self._service = service
         self._call = call
         self._request: InferenceRequest | None = None
-        self._responses: list[InferenceResponse] | None = None
+        self._single: SingleResponse | None = None
 
     def start(self, message: bytes | memoryview) -> None:
         call = self._call
@@ -92,32 +93,19 @@ class _UnaryInfer:
         if response.error is not None:
             call.finish(STATUS_OF[response.error.code], response.error.message)
             return
-        if not response.final or self._responses is not None:
-            merged = self._merge(response)
-            if merged is None:
-                return
-            response = merged
         assert request is not None
         try:
+            if not response.final or self._single is not None:
+                self._single = self._single or SingleResponse()
+                merged = self._single.add(response)
+                if merged is None:
+                    return
+                response = merged
             parts, size = self._service.codec.encode(request, response)
         except Exception as error:
             _fail(call, error)
             return
         call.reply(parts, size)
-
-    def _merge(self, response: InferenceResponse) -> InferenceResponse | None:
-        """Collect the responses of a model that sends its final flag apart. Return the one response, at the end."""
-        responses = self._responses
-        if responses is None:
-            responses = self._responses = []
-        if response.outputs or not response.final:
-            responses.append(response)
-        if not response.final:
-            return None
-        if len(responses) != 1:
-            self._call.finish(GrpcStatus.INTERNAL, f"expected a single response, got {len(responses)}")
-            return None
-        return responses[0]
 
 
 class _Slot:

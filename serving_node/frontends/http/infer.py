@@ -32,6 +32,7 @@ from serving_node.frontends.http.response_codec import (
     write_all_data,
 )
 from serving_node.frontends.parameters import STICKY_HEADER, RequestParameters, sort_parameters
+from serving_node.frontends.single_response import SingleResponse
 from serving_node.wire.exchange import Buffer, HttpExchange
 
 _log = logging.getLogger(__name__)
@@ -95,7 +96,7 @@ class InferHandler:
 class _Infer:
     """One infer request on its way through the stages: parse, infer, encode, compress."""
 
-    __slots__ = ("_exchange", "_handler", "_model", "_parsed", "_responses", "_version")
+    __slots__ = ("_exchange", "_handler", "_model", "_parsed", "_single", "_version")
 
     def __init__(self, handler: InferHandler, exchange: HttpExchange, model: str, version: str) -> None:
         self._handler = handler
@@ -103,7 +104,7 @@ class _Infer:
         self._model = model
         self._version = version
         self._parsed: ParsedRequest | None = None
-        self._responses: list[InferenceResponse] | None = None
+        self._single: SingleResponse | None = None
 
     def guard(self, stage: Callable[[], None]) -> None:
         """Run a stage that is not under the eyes of the frontend's own error handling."""
@@ -252,18 +253,16 @@ class _Infer:
         if response.error is not None:
             respond_failure(exchange, response.error)
             return
-        if not response.final or self._responses is not None:
-            responses = self._responses
-            if responses is None:
-                responses = self._responses = []
-            if response.outputs or not response.final:
-                responses.append(response)
-            if not response.final:
+        if not response.final or self._single is not None:
+            self._single = self._single or SingleResponse()
+            try:
+                merged = self._single.add(response)
+            except InferenceError as error:
+                respond_failure(exchange, error)
                 return
-            if len(responses) != 1:
-                respond_error(exchange, 500, f"expected a single response, got {len(responses)}")
+            if merged is None:
                 return
-            response = responses[0]
+            response = merged
         self.guard(lambda: self._encode(response))
 
     def _encode(self, response: InferenceResponse) -> None:
