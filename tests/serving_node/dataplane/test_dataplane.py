@@ -144,6 +144,10 @@ async def test_readiness(repository: OneModel) -> None:
     assert dataplane.model_ready("echo", "3")
     assert not dataplane.model_ready("echo", "2")
     assert not dataplane.model_ready("x", "")
+    assert dataplane.statistics("echo", "03")[0].version == "3"
+    for question in (dataplane.model_ready, dataplane.statistics):
+        with pytest.raises(InferenceError, match=r"'new' \(details: stol\)"):
+            question("echo", "new")
     dataplane.stop()
     assert not dataplane.server_ready()
 

@@ -70,6 +70,7 @@ def test_parse_command_line_wins_over_environment_over_default(folder: str) -> N
             ["--model-repository={0}", "--model-control-mode=explicit", "--load-model=*", "--load-model=a"],
             "must be the only --load-model",
         ),
+        (["--model-repository={0}", "--log-format=xml"], "--log-format is one of default, ISO8601, json, not 'xml'"),
         (["--model-repository={0}", "--grpc-port=8000"], "HTTP and gRPC cannot both listen on 0.0.0.0:8000"),
         (["--model-repository={0}", "--http-port=70000"], "70000 is not a port number"),
         (["--model-repository={0}", "--state-dir={0}"], "either --model-repository or --state-dir"),

@@ -475,6 +475,7 @@ def test_requested_outputs_decide_their_own_encoding(connection: http.client.HTT
         "outputs": [
             {"name": "OUTPUT2", "parameters": {"binary_data": False}},
             {"name": "OUTPUT0"},
+            {"name": "OUTPUT2"},  # asked for again: the first wish counts
         ],
         "parameters": {"binary_data_output": True},
     }
