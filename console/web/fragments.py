@@ -9,7 +9,6 @@ import uuid
 from typing import Any
 
 from django.template.loader import render_to_string
-from django.utils import timezone
 
 from console.live.fragments import register
 from registry.models import ApprovalRequest, Deployment, ModelVersion, Operation, RegisteredModel, ServingNode
@@ -38,13 +37,12 @@ def version_row(topic_id: str, _scope: str) -> str:
     return render_to_string("web/fragments/version_row.html", context) if row else ""
 
 
-def deployment_context(deployment: Deployment) -> dict[str, Any]:
+def deployment_context(status: deployments.DeploymentStatus) -> dict[str, Any]:
     """Return what the live part of a deployment shows."""
-    status = deployments.deployment_status(deployment, timezone.now())
     traffic = [route for route in status.routes if route.role in {"live", "canary"}]
     return {
         "status": status,
-        "deployment": deployment,
+        "deployment": status.deployment,
         "split": [(route.version.number, float(route.weight)) for route in traffic],
     }
 
@@ -59,7 +57,9 @@ def deployment_live(topic_id: str, _scope: str) -> str:
     deployment = _deployment(topic_id)
     if deployment is None:
         return ""
-    return render_to_string("web/fragments/deployment_live.html", deployment_context(deployment))
+    return render_to_string(
+        "web/fragments/deployment_live.html", deployment_context(deployments.deployment_status(deployment))
+    )
 
 
 def deployment_row(topic_id: str, _scope: str) -> str:
@@ -67,7 +67,9 @@ def deployment_row(topic_id: str, _scope: str) -> str:
     deployment = _deployment(topic_id)
     if deployment is None:
         return ""
-    return render_to_string("web/fragments/deployment_row.html", deployment_context(deployment))
+    return render_to_string(
+        "web/fragments/deployment_row.html", deployment_context(deployments.deployment_status(deployment))
+    )
 
 
 def model_badges(topic_id: str, _scope: str) -> str:

@@ -35,6 +35,12 @@ def project_get(actor: Actor, slug: str) -> Project:
     return project
 
 
+def roles_of(actor: Actor) -> dict[str, str]:
+    """Return the actor's role in each project that it may see, by slug."""
+    own = Membership.objects.filter(project__in=projects_of(actor), user_id=actor.user_id)
+    return dict(own.order_by("project__slug").values_list("project__slug", "role"))
+
+
 def members_of(project: Project) -> QuerySet[Membership]:
     """Return the memberships of a project with their users, by name."""
     return Membership.objects.filter(project=project).select_related("user").order_by("user__username")

@@ -22,7 +22,7 @@ def configs_visible_to(actor: Actor) -> QuerySet[ConfigRevision]:
 
 def configs_of(model: RegisteredModel) -> QuerySet[ConfigRevision]:
     """Return a model's revisions, newest first."""
-    return ConfigRevision.objects.filter(model=model).select_related("author", "parent").order_by("-number")
+    return ConfigRevision.objects.filter(model=model).select_related("model", "author", "parent").order_by("-number")
 
 
 def config_by_number(model: RegisteredModel, number: int) -> ConfigRevision:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
 from django.utils import timezone
@@ -31,7 +31,7 @@ from registry.models import (
     SyncStatus,
 )
 from registry.selectors.accounts import projects_of
-from registry.selectors.fleet import fleets_of, is_reachable, nodes_of, observation_of
+from registry.selectors.fleet import belongs, fleets_of, is_reachable, nodes_of, observation_of
 from registry.selectors.lookup import one_by_id
 
 
@@ -90,6 +90,7 @@ class DeploymentStatus:
 
 
 _HISTORY = 200
+_OfDeployment = TypeVar("_OfDeployment", Rollout, ApprovalRequest)
 
 
 def deployments_visible_to(actor: Actor) -> QuerySet[Deployment]:
@@ -117,19 +118,50 @@ def deployment_facts(deployment_id: uuid.UUID, now: datetime) -> DeploymentFacts
     if deployment is None:
         return None
     active = deployment.rollouts.filter(phase__in=ACTIVE_PHASES).first()
-    return _facts(deployment, _routes(deployment), _nodes(deployment), active, now)
+    routes = list(_routes().filter(deployment=deployment))
+    return _facts(deployment, routes, _taking_part(deployment, nodes_of(deployment.fleet)), active, now)
 
 
 def deployment_status(deployment: Deployment, now: datetime | None = None) -> DeploymentStatus:
     """Return what the page shows, computed from the newest observations."""
+    (status,) = deployment_statuses([deployment], now)
+    return replace(status, previous_label=_label(rollback_spec(deployment)))
+
+
+def deployment_statuses(deployments: Sequence[Deployment], now: datetime | None = None) -> list[DeploymentStatus]:
+    """Return what a list shows, in a fixed number of queries; ``previous_label`` stays empty."""
     now = now or timezone.now()
-    routes, nodes = _routes(deployment), _nodes(deployment)
-    newest = deployment.rollouts.select_related("created_by", "operation").order_by("-created_at").first()
+    routes: dict[uuid.UUID, list[Route]] = {}
+    for route in _routes().filter(deployment__in=deployments):
+        routes.setdefault(route.deployment_id, []).append(route)
+    rollouts = Rollout.objects.filter(deployment__in=deployments).select_related("created_by", "operation")
+    requests = ApprovalRequest.objects.filter(
+        deployment__in=deployments, state__in=[ApprovalState.OPEN, ApprovalState.APPROVED]
+    ).select_related("requester")
+    newest, asked = _newest(rollouts), _newest(requests)
+    nodes = list(nodes_of(*{deployment.fleet_id: deployment.fleet for deployment in deployments}.values()))
+    return [
+        _status(one, routes.get(one.pk, []), _taking_part(one, nodes), newest.get(one.pk), asked.get(one.pk), now)
+        for one in deployments
+    ]
+
+
+def _newest(rows: QuerySet[_OfDeployment]) -> dict[uuid.UUID, _OfDeployment]:
+    newest = rows.order_by("deployment_id", "-created_at").distinct("deployment_id")
+    return {row.deployment_id: row for row in newest}
+
+
+def _status(
+    deployment: Deployment,
+    routes: Sequence[Route],
+    nodes: Sequence[ServingNode],
+    newest: Rollout | None,
+    asked: ApprovalRequest | None,
+    now: datetime,
+) -> DeploymentStatus:
     active = newest if newest is not None and newest.phase in ACTIVE_PHASES else None
     facts = _facts(deployment, routes, nodes, active, now)
     sync, health = deployment_sync(facts), deployment_health(facts)
-    target = rollback_spec(deployment)
-    open_requests = deployment.approvals.filter(state__in=[ApprovalState.OPEN, ApprovalState.APPROVED])
     return DeploymentStatus(
         deployment=deployment,
         routes=tuple(routes),
@@ -141,8 +173,7 @@ def deployment_status(deployment: Deployment, now: datetime | None = None) -> De
         why_not_serving=why_not_serving(facts) or _failed_rollout(newest),
         rollout=active,
         last_rollout=newest,
-        open_approval=open_requests.select_related("requester").order_by("-created_at").first(),
-        previous_label=_label(target),
+        open_approval=asked,
     )
 
 
@@ -194,14 +225,18 @@ def _with_parts(rows: QuerySet[Deployment]) -> QuerySet[Deployment]:
     )
 
 
-def _routes(deployment: Deployment) -> list[Route]:
-    return list(deployment.routes.select_related("version", "config").order_by("-weight", "created_at"))
+def _routes() -> QuerySet[Route]:
+    return Route.objects.select_related("version", "config").order_by("-weight", "created_at")
 
 
-def _nodes(deployment: Deployment) -> list[ServingNode]:
-    nodes = nodes_of(deployment.fleet)
+def _taking_part(deployment: Deployment, nodes: Iterable[ServingNode]) -> list[ServingNode]:
     # A cordoned node takes part only in what was there before; see selectors.desired.
-    return list(nodes.filter(Q(is_schedulable=True) | Q(cordoned_at=None) | Q(cordoned_at__gt=deployment.created_at)))
+    return [
+        node
+        for node in nodes
+        if belongs(node, deployment.fleet)
+        and (node.is_schedulable or node.cordoned_at is None or node.cordoned_at > deployment.created_at)
+    ]
 
 
 def _facts(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from functools import reduce
+from operator import or_
 
 from django.db.models import F, Q, QuerySet
 from django.utils import timezone
@@ -62,19 +62,25 @@ def placed_on(node: ServingNode) -> bool:
     return node.state in (NodeState.JOINING, NodeState.READY, NodeState.DRAINING)
 
 
-def nodes_of(fleet: Fleet) -> QuerySet[ServingNode]:
-    """Return nodes that match the fleet's selector and are not retired (cordoned and draining ones too), by name."""
+def nodes_of(*fleets: Fleet) -> QuerySet[ServingNode]:
+    """Return nodes of any of the fleets that are not retired (cordoned and draining ones too), by name."""
+    matching = reduce(or_, (Q(labels__contains=fleet.selector) for fleet in fleets), Q(pk=None))
     return (
-        ServingNode.objects.filter(labels__contains=fleet.selector)
+        ServingNode.objects.filter(matching)
         .exclude(state=NodeState.RETIRED)
         .select_related("observation")
         .order_by("name")
     )
 
 
+def belongs(node: ServingNode, fleet: Fleet) -> bool:
+    """Say whether the node carries every label of the fleet's selector."""
+    return all(node.labels.get(key) == value for key, value in fleet.selector.items())
+
+
 def fleets_of(node: ServingNode) -> list[Fleet]:
     """Return the fleets whose selector the node's labels match."""
-    return [fleet for fleet in fleets() if _matches(node.labels, fleet.selector)]
+    return [fleet for fleet in fleets() if belongs(node, fleet)]
 
 
 def nodes_visible_to(actor: Actor) -> QuerySet[ServingNode]:
@@ -138,10 +144,6 @@ def join_tokens() -> QuerySet[JoinToken]:
     return JoinToken.objects.filter(used_at=None, expires_at__gt=timezone.now()).order_by("-created_at")
 
 
-def _matches(labels: Mapping[str, Any], selector: Mapping[str, Any]) -> bool:
-    return all(labels.get(key) == value for key, value in selector.items())
-
-
 def _row(node: ServingNode, known: list[Fleet], now: datetime) -> NodeRow:
     seen = observation_of(node)
     states = [unit.get("state") for unit in seen.units] if seen is not None else []
@@ -154,6 +156,6 @@ def _row(node: ServingNode, known: list[Fleet], now: datetime) -> NodeRow:
         units_failed=states.count("failed"),
         units_total=len(states),
         is_current=seen is not None and seen.epoch == node.epoch and seen.generation_applied >= node.desired_generation,
-        fleets=tuple(fleet for fleet in known if _matches(node.labels, fleet.selector)),
+        fleets=tuple(fleet for fleet in known if belongs(node, fleet)),
         error=seen.error if seen is not None else "",
     )

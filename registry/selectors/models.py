@@ -91,7 +91,7 @@ def model_overview(model: RegisteredModel) -> ModelOverview:
 
 def _deployments() -> QuerySet[Deployment]:
     return (
-        Deployment.objects.select_related("fleet__environment")
+        Deployment.objects.select_related("fleet__environment", "project", "model")
         .prefetch_related("routes__version", "routes__config")
         .order_by("fleet__environment__position", "fleet__slug")
     )

@@ -21,7 +21,6 @@ from console.api.v1.serializers.accounts import (
 from console.api.views import ApiView
 from registry.models import ApiToken, User
 from registry.selectors import accounts as selectors
-from registry.selectors.permissions import role_in
 from registry.services import accounts as services
 
 
@@ -37,7 +36,7 @@ class MeView(ApiView):
             "is_service": getattr(request.user, "is_service", False),
             "token": token.public_id if token else None,
             "scopes": token.scopes if token else ["read", "write", "admin"],
-            "roles": {project.slug: role_in(self.actor, project) for project in selectors.projects_of(self.actor)},
+            "roles": selectors.roles_of(self.actor),
         }
         return Response(document)
 

@@ -103,7 +103,7 @@ def overview(request: HttpRequest, project: str, model: str) -> HttpResponse:
     served = list(selectors.model_overview(one).deployments)
     context = {
         "versions": version_selectors.version_rows(one)[:5],
-        "statuses": [deployment_selectors.deployment_status(deployment) for deployment in served],
+        "statuses": deployment_selectors.deployment_statuses(served),
         "push": equivalents.push(project, one.slug),
         **chart_context(request, served),
     }
@@ -134,7 +134,7 @@ def deployments(request: HttpRequest, project: str, model: str) -> HttpResponse:
     """Where the model runs."""
     _actor, one = _model(request, project, model)
     served = selectors.model_overview(one).deployments
-    statuses = [deployment_selectors.deployment_status(deployment) for deployment in served]
+    statuses = deployment_selectors.deployment_statuses(served)
     return tab(request, one, "deployments", {"statuses": statuses})
 
 

@@ -1,0 +1,122 @@
+"""No list asks the database once a row, and no page asks more than it did: ``query_counts.json`` only falls.
+
+``FLOTILLA_UPDATE_QUERY_COUNTS=1 pytest tests/console/test_query_counts.py`` writes the file anew.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from registry.domain.plans import DeploymentSpec, RouteSpec
+from registry.models import Membership, Project, User
+from registry.services import accounts, approvals, configs, deployments
+from tests.console.conftest import Cast, join_node
+from tests.console.web.conftest import Served, make_served
+
+BASELINE = Path(__file__).with_name("query_counts.json")
+PROJECT = "/api/v1/projects/wren/"
+MODEL = f"{PROJECT}models/finch/"
+
+
+@pytest.fixture
+def served(cast: Cast) -> Served:
+    return make_served(cast)
+
+
+def addresses(served: Served) -> dict[str, str]:
+    """Return what is counted, by name: every page, and every list and item of the API."""
+    deployment = f"{PROJECT}deployments/{served.deployment.pk}/"
+    api = {
+        "projects": "/api/v1/projects/",
+        "members": f"{PROJECT}members/",
+        "models": f"{PROJECT}models/",
+        "model": MODEL,
+        "versions": f"{MODEL}versions/",
+        "version": f"{MODEL}versions/1/",
+        "files": f"{MODEL}versions/1/files/",
+        "checks": f"{MODEL}versions/1/checks/",
+        "configs": f"{MODEL}configs/",
+        "deployments": f"{PROJECT}deployments/",
+        "deployment": deployment,
+        "rollouts": f"{deployment}rollouts/",
+        **{
+            name: f"/api/v1/{name}/"
+            for name in (
+                "approvals",
+                "operations",
+                "audit",
+                "environments",
+                "fleets",
+                "nodes",
+                "join-tokens",
+                "api-keys",
+                "users",
+                "me",
+            )
+        },
+        "approval": f"/api/v1/approvals/{served.approval.pk}/",
+        "operation": f"/api/v1/operations/{served.operation.pk}/",
+        "node": f"/api/v1/nodes/{served.node.pk}/",
+    }
+    pages = served.paths()
+    return {**{f"api {name}": path for name, path in api.items()}, **{f"page {name}": pages[name] for name in pages}}
+
+
+def grow(served: Served, name: str) -> None:
+    """Add one row of everything that is listed somewhere."""
+    cast, alice = served.cast, served.cast.actor("alice")
+    project = Project.objects.create(slug=name, name=name)
+    Membership.objects.create(project=project, user=cast.alice, role="admin")
+    person = User.objects.create(username=name)
+    Membership.objects.create(project=cast.project, user=person, role="viewer")
+    accounts.token_create(owner=cast.alice, name=name, scopes=["read"], project=None, actor=alice)
+    version = cast.ready_version("finch", name.encode())
+    other = cast.ready_version(name, b"other " + name.encode())
+    configs.config_create(
+        model=version.model, body={"backend": "onnxruntime", "max_batch_size": len(name)}, actor=alice
+    )
+    join_node(cast, name, environment="dev")
+    fleet = cast.environment(name, approvals=1)
+    spec = DeploymentSpec(routes=(RouteSpec(version=1, role="live", weight=100),))
+    for model, where in ((other.model, served.dev), (version.model, fleet), (other.model, fleet)):
+        made = deployments.deployment_change(model=model, fleet=where, spec=spec, actor=alice)
+        if made.approval is not None and model == other.model:
+            approvals.approval_withdraw(approval=made.approval, actor=alice)
+    newest = DeploymentSpec(routes=(RouteSpec(version=version.number or 0, role="live", weight=100),))
+    deployments.deployment_change(model=version.model, fleet=served.dev, spec=newest, actor=alice)
+
+
+def counts(paths: dict[str, str], get: Callable[[str], Any]) -> dict[str, int]:
+    found = {}
+    for name, path in paths.items():
+        with CaptureQueriesContext(connection) as queries:
+            answer = get(path)
+        assert answer.status_code == 200, (name, answer)
+        found[name] = len(queries)
+    return found
+
+
+def test_queries_do_not_grow_with_rows_nor_with_time(served: Served, client: Any) -> None:
+    client.force_login(served.cast.alice)
+    paths = addresses(served)
+    grow(served, "one")
+    counts(paths, client.get)  # fills caches
+    few = counts(paths, client.get)
+    grow(served, "three")
+    grow(served, "seventeen")
+    many = counts(paths, client.get)
+    growing = {name: f"{few[name]} -> {many[name]}" for name in paths if many[name] > few[name]}
+    assert growing == {}
+    if os.environ.get("FLOTILLA_UPDATE_QUERY_COUNTS") == "1":
+        BASELINE.write_text(json.dumps(many, indent=2, sort_keys=True) + "\n")
+    baseline = json.loads(BASELINE.read_text())
+    assert {name: count for name, count in many.items() if count > baseline.get(name, 0)} == {}
+    assert baseline.keys() == many.keys()
