@@ -16,6 +16,7 @@ from console.web.page import actor_of, add_errors, page, permissions, render_pag
 from registry.errors import RegistryError
 from registry.models import ConfigRevision
 from registry.models.deployments import ApprovalState
+from registry.selectors import accounts
 from registry.selectors import approvals as selectors
 from registry.services import approvals as services
 from registry.services import configs as config_services
@@ -32,13 +33,12 @@ def inbox(request: HttpRequest) -> HttpResponse:
     rows = selectors.approvals_visible_to(actor)
     if state in ApprovalState.values:
         rows = rows.filter(state=state)
-    context = {
-        "waiting": list(selectors.inbox(actor)[:SHOWN]),
-        "rows": list(rows[:SHOWN]),
-        "state": state,
-        "states": ApprovalState.choices,
-    }
-    return render_page(request, "web/approvals/inbox.html", context, current="approvals")
+    waiting, shown = list(selectors.inbox(actor)[:SHOWN]), list(rows[:SHOWN])
+    context = {"waiting": waiting, "rows": shown, "state": state, "states": ApprovalState.choices}
+    # A new request is told to its project, a decision to the request.
+    topics = [f"project:{one.pk}" for one in accounts.projects_of(actor)[:20]]
+    topics += [f"approval:{pk}" for pk in dict.fromkeys(one.pk for one in [*waiting, *shown])][:20]
+    return render_page(request, "web/approvals/inbox.html", context, current="approvals", topics=topics)
 
 
 def _page(request: HttpRequest, approval_id: uuid.UUID, form: ReviewForm, status: int = 200) -> HttpResponse:
