@@ -115,6 +115,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--look", choices=LOOKS, action="append", help="only these looks")
     parser.add_argument("--page", action="append", help="only these pages, by name")
     parser.add_argument("--screen", action="store_true", help="what fits on the screen instead of the whole page")
+    parser.add_argument("--height", type=int, help="height of the screen in pixels")
     parser.add_argument("--query", default="", help="added to the address of each page, for example '?span=15m'")
     return parser.parse_args()
 
@@ -128,7 +129,10 @@ def main() -> int:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(QUIET))
         for look in options.look or LOOKS:
-            context = browser.new_context(reduced_motion="reduce", **LOOKS[look])
+            settings = dict(LOOKS[look])
+            if options.height:
+                settings["viewport"] = {**settings["viewport"], "height": options.height}
+            context = browser.new_context(reduced_motion="reduce", **settings)
             page = context.new_page()
             if not options.page or "login" in options.page:
                 page.goto(f"{options.url}/login/")
