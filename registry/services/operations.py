@@ -272,6 +272,8 @@ def try_it(
             raise ValidationFailed(message, errors=[{"field": "version", "message": message}])
         version, unit = wanted[0].version.number, wanted[0].unit
     with transaction.atomic():
+        # What was sent stays out of the log: it may be somebody's data.
+        audit.record(actor=actor, action="deployment.infer", obj=deployment, after={"version": version, "unit": unit})
         return operation_create(
             kind="infer",
             queue=OperationQueue.INTERACTIVE,

@@ -89,6 +89,7 @@ def upload_create(*, version: ModelVersion, path: str, length: int, sha256: str 
             expected_sha256=sha256,
             expires_at=_expiry(timezone.now()),
         )
+        audit.record(actor=actor, action="upload.create", obj=upload, after={"path": path, "length": length})
         _publish(upload)
     return upload
 
@@ -199,6 +200,7 @@ def upload_terminate(*, upload_id: uuid.UUID, actor: Actor) -> None:
         raise Immutable(_("This version is being checked."))
     with transaction.atomic():
         move(upload, "state", UploadState.TERMINATED, cause=f"ended by {actor.name}", actor=actor)
+        audit.record(actor=actor, action="upload.terminate", obj=upload, after={"path": upload.path})
         staged_remove(upload.id)
         _publish(upload)
 

@@ -98,7 +98,9 @@ def version_attach_blob(*, version: ModelVersion, path: str, sha256: str, actor:
         _lock_uploading(version)
         if Upload.objects.filter(version=version, path=path, state__in=_RUNNING_UPLOADS).exists():
             raise Conflict(_("An upload to “%(path)s” is under way.") % {"path": path})
-        return version_add_file(version=version, path=path, blob=blob)
+        file = version_add_file(version=version, path=path, blob=blob)
+        audit.record(actor=actor, action="version.attach", obj=version, after={"path": path, "sha256": sha256})
+    return file
 
 
 def version_add_file(*, version: ModelVersion, path: str, blob: Blob) -> VersionFile:
