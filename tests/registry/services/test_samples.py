@@ -26,6 +26,13 @@ pytestmark = pytest.mark.django_db
 NODE = uuid.UUID(int=5)
 
 
+@pytest.fixture(autouse=True)
+def _empty(db: None) -> None:
+    """Remove what tests with real commits left: flushing a database spares tables that Django does not manage."""
+    for model in (Sample, NodeSample):
+        model.objects.all().delete()
+
+
 def row(at: datetime, *, version: str = "1", node: uuid.UUID = NODE, seconds: float = 0.01, **extra: Any) -> SampleRow:
     histogram = of_values([seconds] * 10)
     return SampleRow(
