@@ -80,6 +80,7 @@ class Stack:
                     sys.executable,
                     *("-m", "uvicorn", "console.asgi:application"),
                     *("--host", "127.0.0.1", "--port", str(web_port)),
+                    *("--http", "console.middleware.http_protocol:BoundedProtocol"),
                     *("--timeout-graceful-shutdown", str(_WEB_GRACE_SECONDS)),
                     # whose X-Forwarded-For is believed is the console's own setting, FLOTILLA_TRUSTED_PROXIES
                     *("--no-access-log", "--log-level", "warning", "--no-server-header", "--no-proxy-headers"),
