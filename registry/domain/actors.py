@@ -70,6 +70,11 @@ class Actor:
         """Id of the token that was used, or None."""
         return self.token.id if self.token is not None else None
 
+    @property
+    def only_project_id(self) -> uuid.UUID | None:
+        """Id of the one project to which the token used is limited; None when nothing limits the caller."""
+        return self.token.project_id if self.token is not None else None
+
     def has_scope(self, scope: str) -> bool:
         """Say whether the token used (if any) carries ``scope``; ``admin`` includes ``write`` includes ``read``."""
         if self.token is None:

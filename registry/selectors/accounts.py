@@ -18,8 +18,8 @@ def projects_of(actor: Actor) -> QuerySet[Project]:
     if actor.user is None or not actor.user.is_active or not actor.has_scope("read"):
         return projects.none()
     projects = projects.filter(memberships__user_id=actor.user.id)
-    if actor.token is not None and actor.token.project_id is not None:
-        projects = projects.filter(pk=actor.token.project_id)
+    if actor.only_project_id is not None:
+        projects = projects.filter(pk=actor.only_project_id)
     return projects
 
 
@@ -73,13 +73,13 @@ def tokens_visible_to(actor: Actor) -> QuerySet[ApiToken]:
     if actor.user is None:
         return tokens.none()
     own = Q(owner_id=actor.user.id)
-    if actor.token is not None and actor.token.project_id is not None:
-        return tokens.filter(own, project_id=actor.token.project_id)
+    if actor.only_project_id is not None:
+        return tokens.filter(own, project_id=actor.only_project_id)
     if actor.user.site_role == "admin":
         own |= Q(owner__is_service=True)
     return tokens.filter(own)
 
 
 def _is_site_admin(actor: Actor) -> bool:
-    narrowed = actor.token is not None and actor.token.project_id is not None
+    narrowed = actor.only_project_id is not None
     return actor.user is not None and actor.user.site_role == "admin" and not narrowed

@@ -17,7 +17,7 @@ def audit_visible_to(actor: Actor) -> QuerySet[AuditEvent]:
     if actor.is_system:
         return events
     seen = Q(project_id__in=projects_of(actor).values("id"))
-    narrowed = actor.token is not None and actor.token.project_id is not None
+    narrowed = actor.only_project_id is not None
     if actor.user is not None and actor.user.site_role == "admin" and not narrowed and actor.has_scope("read"):
         seen |= Q(project_id=None)
     return events.filter(seen)

@@ -83,7 +83,7 @@ def role_in(actor: Actor, project: Any) -> str:
     project_id = project_id_of(project)
     if actor.user_id is None or project_id is None:
         return ""
-    if actor.token is not None and actor.token.project_id not in (None, project_id):
+    if actor.only_project_id not in (None, project_id):
         return ""
     role = Membership.objects.filter(project_id=project_id, user_id=actor.user_id).values_list("role", flat=True)
     return role.first() or ""
@@ -98,7 +98,7 @@ def _at_least(role: str) -> Any:
 
 def _site_role(roles: tuple[str, ...]) -> Any:
     def holds(actor: Actor, obj: Any) -> bool:
-        narrowed = actor.token is not None and actor.token.project_id is not None
+        narrowed = actor.only_project_id is not None
         return actor.user is not None and actor.user.site_role in roles and not narrowed
 
     return _predicate(holds, name=f"site_role:{roles}")

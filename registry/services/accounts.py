@@ -167,7 +167,7 @@ def token_create(
         require(actor, "site.users")
         if not owner.is_service and not actor.is_system:
             raise PermissionDenied(_("Only people themselves make tokens for their accounts."))
-    if actor.token is not None and actor.token.project_id not in (None, project.id if project else None):
+    if actor.only_project_id not in (None, project.id if project else None):
         raise PermissionDenied(_("A token of one project makes tokens of that project only."))
     if not scopes or any(scope not in SCOPES for scope in scopes):
         raise _invalid("scopes", _("Scopes are any of: %(scopes)s.") % {"scopes": ", ".join(SCOPES)})
