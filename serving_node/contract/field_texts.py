@@ -167,7 +167,7 @@ FIELD_TEXTS: dict[str, tuple[str, str]] = {
     ),
     "ModelQueuePolicy.default_timeout_microseconds": (
         _("Longest wait in the queue"),
-        _("Time a request may wait before the rule above applies; 0 for no limit."),
+        _("Time a request may wait before it is refused or put last; 0 for no limit."),
     ),
     "ModelQueuePolicy.allow_timeout_override": (
         _("Requests may shorten the wait"),
