@@ -124,19 +124,5 @@ def versions_deployable(model: RegisteredModel) -> QuerySet[ModelVersion]:
     return model.versions.filter(state=VersionState.READY).order_by("-number")
 
 
-def upload_get(actor: Actor, upload_id: uuid.UUID | str) -> Upload:
-    """Return an upload of the actor's own.
-
-    Raises:
-        NotFound: it does not exist or belongs to somebody else.
-    """
-    uploads = Upload.objects.select_related("version__model__project").filter(
-        version__model__project__in=projects_of(actor)
-    )
-    if not actor.is_system:
-        uploads = uploads.filter(owner_id=actor.user_id)
-    return one_by_id(uploads, upload_id, _("There is no such upload."))
-
-
 def _once(deployments: list[Deployment]) -> tuple[Deployment, ...]:
     return tuple({deployment.pk: deployment for deployment in deployments}.values())

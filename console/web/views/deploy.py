@@ -14,7 +14,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 from console.web import equivalents
 from console.web.forms.deploy import DeployForm
 from console.web.page import actor_of, add_errors, page, permissions, render_page
-from registry.domain.plans import TAKES_TRAFFIC, DeploymentSpec, RouteSpec
+from registry.domain.plans import DeploymentSpec, RouteSpec
 from registry.errors import RegistryError, ValidationFailed
 from registry.models import Deployment, Fleet, RegisteredModel
 from registry.selectors import configs as config_selectors
@@ -154,8 +154,3 @@ def _for_api(spec: DeploymentSpec) -> dict[str, Any]:
     if spec.sticky:
         document["sticky"] = spec.sticky
     return document
-
-
-def traffic_of(spec: DeploymentSpec) -> list[RouteSpec]:
-    """Return the routes among which traffic is split."""
-    return [route for route in spec.routes if route.role in TAKES_TRAFFIC]
