@@ -135,11 +135,11 @@ class Flotilla:
     def traffic(self, model: str, fleet: str, weights: Mapping[int, int]) -> Json:
         """Set the share of each version, in percent."""
         body = {"weights": {str(version): weight for version, weight in weights.items()}}
-        return self._post(f"{self._deployments}{self._deployment_id(model, fleet)}/routes", body)
+        return self._change(model, fleet, "routes", body)
 
     def rollback(self, model: str, fleet: str) -> Json:
         """Go back to what was applied before."""
-        return self._post(f"{self._deployments}{self._deployment_id(model, fleet)}/rollback", {})
+        return self._change(model, fleet, "rollback", {})
 
     def infer(self, model: str, fleet: str, request: Json, *, version: int | None = None) -> Json:
         """Try a deployment with a v2 JSON request; a worker sends it. Returns the v2 response with its timing."""
@@ -201,6 +201,12 @@ class Flotilla:
                 raise OperationFailed({**found, "message": f"Not finished after {timeout_seconds:.0f} s."})
             time.sleep(pause)
             pause = min(pause * 1.5, 2.0)
+
+    def _change(self, model: str, fleet: str, verb: str, body: Json) -> Json:
+        """Change a deployment as it is now: of two that do so at once, one is refused (412) instead of doubled."""
+        address = f"{self._deployments}{self._deployment_id(model, fleet)}/"
+        seen = self._transport.send("GET", address).headers["ETag"]
+        return dict(self._transport.send("POST", f"{address}{verb}", json=body, headers={"If-Match": seen}).json())
 
     def _deployment_id(self, model: str, fleet: str) -> str:
         found = self._transport.send("GET", self._deployments, params={"model__slug": model, "fleet__slug": fleet})

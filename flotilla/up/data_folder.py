@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
 import secrets
@@ -10,6 +11,10 @@ import socket
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+
+# Below the range from which kernels take ports of outgoing connections.
+_FIRST_PORT, _PORTS = 20000, 12000
 
 
 class AlreadyRunning(RuntimeError):
@@ -88,8 +93,14 @@ class DataFolder:
             self._write(f"secrets/{name}", secrets.token_urlsafe(length))
         return target
 
-    def port(self, name: str, preferred: int) -> int:
-        """Return the port of an embedded server: the one of the last start, else the preferred or any free one."""
+    def port(self, name: str, preferred: int | None = None) -> int:
+        """Return the port of an embedded server: the one of the last start, else the preferred or any free one.
+
+        Without a preference each folder has one of its own, so that two first starts at once do not choose the same.
+        """
+        if preferred is None:
+            digest = hashlib.sha256(f"{self.path.resolve()}/{name}".encode()).digest()
+            preferred = _FIRST_PORT + int.from_bytes(digest[:4], "big") % _PORTS
         target = self.path / "ports.json"
         ports: dict[str, int] = {}
         if target.exists():

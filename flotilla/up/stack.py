@@ -130,7 +130,7 @@ class Stack:
         return ProcessSpec(name, command, environment, is_healthy or health.always)
 
     def _prepare_postgres(self) -> str:
-        port = self.folder.port("postgres", 7432)
+        port = self.folder.port("postgres")
         cluster = postgres.prepare(
             self.folder.path, port, self.folder.secret("postgres-password"), self.options.database_user
         )
@@ -154,7 +154,7 @@ class Stack:
         return cluster.url
 
     def _prepare_valkey(self) -> str:
-        port = self.folder.port("valkey", 7379)
+        port = self.folder.port("valkey")
         server = valkey.prepare(self.folder.path, port, self.folder.secret("valkey-password"))
 
         async def answers() -> bool:

@@ -41,3 +41,12 @@ def test_port_is_kept_unless_somebody_took_it(tmp_path: Path) -> None:
         chosen = folder.port("postgres", taken)
         assert chosen != taken
     assert folder.port("postgres", taken) == chosen
+
+
+def test_folders_prefer_different_ports(tmp_path: Path) -> None:
+    ports = set()
+    for name in ("a", "b", "c"):
+        folder = DataFolder(tmp_path / name)
+        folder.acquire()
+        ports |= {folder.port("postgres"), folder.port("valkey")}
+    assert len(ports) == 6
