@@ -23,7 +23,7 @@ Send = Callable[[Message], Awaitable[None]]
 class BodyLimit:
     """Wraps an ASGI app: a body that says it is too large gets 413, one that turns out to be so is cut off.
 
-    One that has not arrived after ``most_seconds`` gets 408.
+    One without a length gets 411. One that has not arrived after ``most_seconds`` gets 408.
     """
 
     def __init__(self, app: Any, most_bytes: int = MOST_BYTES, most_seconds: float = MOST_SECONDS) -> None:
@@ -33,7 +33,11 @@ class BodyLimit:
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Serve one request. A cut-off body ends as if the client had left: the app answers nothing."""
-        announced = dict(scope["headers"]).get(b"content-length", b"0")
+        headers = dict(scope["headers"])
+        if b"transfer-encoding" in headers:
+            # the REST framework takes a body without a length for none: better refused than silently lost
+            return await self._refuse(send, 411)
+        announced = headers.get(b"content-length", b"0")
         if not announced.isdigit() or int(announced) > self._most_bytes:
             return await self._refuse(send, 413)
         deadline = asyncio.get_running_loop().time() + self._most_seconds
@@ -61,7 +65,9 @@ class BodyLimit:
             await self._refuse(send, refusal)
 
     async def _refuse(self, send: Send, status: int) -> None:
-        if status == 408:
+        if status == 411:
+            document = problem(411, _("Send the body with a Content-Length."), code="length_required")
+        elif status == 408:
             document = problem(408, _("The body did not arrive in time."), code="too_slow")
         else:
             document = problem(413, _("The body is too large."), code="too_large")

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-
 # Below the range from which kernels take ports of outgoing connections.
 _FIRST_PORT, _PORTS = 20000, 12000
 

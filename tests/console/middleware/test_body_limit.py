@@ -52,6 +52,11 @@ async def test_larger_body_is_413(pieces: list[bytes], headers: list[tuple[bytes
     assert (body, sent[0]["status"]) == (None, 413)
 
 
+async def test_body_without_a_length_is_refused_rather_than_lost() -> None:
+    body, sent = await call([b"{}"], [(b"transfer-encoding", b"chunked")])
+    assert (body, sent[0]["status"]) == (None, 411)
+
+
 async def test_a_body_that_drips_in_is_given_up() -> None:
     sent: list[Any] = []
     seen: list[str] = []
