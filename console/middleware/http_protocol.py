@@ -1,7 +1,7 @@
 """The web server's HTTP/1.1 with bounds that uvicorn does not have: how long and how large the head of a request is.
 
-Named to uvicorn by ``--http console.middleware.http_protocol:BoundedProtocol``. Without it, connections that never finish their
-headers stay open for ever, and headers that never end fill the memory.
+Named to uvicorn by ``--http console.middleware.http_protocol:BoundedProtocol``. Without it, connections that never
+finish their headers stay open for ever, and headers that never end fill the memory.
 """
 
 from __future__ import annotations
