@@ -58,6 +58,8 @@ migrations: $(VENV)/.dev ## Check that migrations match the models
 
 generated: $(VENV)/.dev ## Check that generated files are fresh
 	$(BIN)/python scripts/generate_protos.py --check
+	$(BIN)/python scripts/generate_reference.py --check
+	$(BIN)/python scripts/generate_node_reference.py --check
 	scripts/build_css --check
 	$(BIN)/python scripts/vendor_static.py --check
 
@@ -76,7 +78,9 @@ test-all: setup-dev lint types arch migrations generated ## Also the slow suites
 bench: $(VENV)/.dev ## Run the benchmarks (ratios against peers in the same run)
 	$(BIN)/python -m benchmarks
 
-docs: ## Where the documentation is
+docs: $(VENV)/.dev ## Write the reference pages that come from the code
+	$(BIN)/python scripts/generate_reference.py
+	$(BIN)/python scripts/generate_node_reference.py
 	@echo "Start at docs/index.md"
 
 clean: ## Remove the virtual environment and caches (never your data)
