@@ -18,7 +18,7 @@ class Command(BaseCommand):
     help = "Print a one-time token with which a node joins."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--labels", default="", help="environment=development,zone=a")
+        parser.add_argument("--labels", default="", help="development=yes,zone=a")
         parser.add_argument("--valid-hours", type=int, default=24)
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -27,7 +27,7 @@ class Command(BaseCommand):
             key, equals, value = pair.partition("=")
             if not equals:
                 raise CommandError(
-                    _("--labels takes pairs like environment=development, not “%(pair)s”.") % {"pair": pair}
+                    _("--labels takes pairs like development=yes, not “%(pair)s”.") % {"pair": pair}
                 )
             labels[key.strip()] = value.strip()
         try:
