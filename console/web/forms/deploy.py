@@ -29,12 +29,12 @@ class DeployForm(StyledForm):
         initial="replace",
     )
     weight = forms.IntegerField(
-        required=False,
         min_value=0,
         max_value=100,
         initial=10,
         label=gettext_lazy("Canary share"),
         help_text=gettext_lazy("Percent of the requests. It can be moved later without a new approval."),
+        error_messages={"required": gettext_lazy("Say how many percent the canary gets.")},
     )
     sticky = forms.CharField(
         required=False,
@@ -67,6 +67,7 @@ class DeployForm(StyledForm):
         initial: dict[str, Any] | None = None,
     ) -> None:
         super().__init__(data, initial=initial)
+        self.fields["weight"].required = data is None or data.get("strategy") == "canary"
         self.versions = versions
         choices: dict[str, list[tuple[Any, str]]] = {
             "version": [(one.number, f"v{one.number} · {one.format or _('unknown format')}") for one in versions],
@@ -86,9 +87,3 @@ class DeployForm(StyledForm):
     @staticmethod
     def _protection(fleet: Fleet) -> str:
         return _("needs approval") if fleet.environment.requires_approval else _("no approval needed")
-
-    def clean(self) -> dict[str, Any]:
-        cleaned = super().clean() or {}
-        if cleaned.get("strategy") == "canary" and cleaned.get("weight") is None and "weight" not in self.errors:
-            self.add_error("weight", _("Say how many percent the canary gets."))
-        return cleaned
