@@ -27,8 +27,16 @@ def push(project: str, model: str, file: str = "model.onnx") -> str:
     return "\n".join(
         [
             f"export FLOTILLA_URL={settings.PUBLIC_URL} FLOTILLA_TOKEN=flo_…",
-            f"flotilla push {shlex.quote(file)} --project {project} --model {model}",
+            f"flotilla push {model} {shlex.quote(file)} --project {project}",
         ]
+    )
+
+
+def join(token: str) -> str:
+    """Return the command with which a machine joins; the token is in a file, because others see command lines."""
+    return (
+        f"(umask 077; echo {token} > join-token)\n"
+        f"flotilla node --join {settings.PUBLIC_URL} --join-token-file join-token --state-dir ./node"
     )
 
 
@@ -39,6 +47,8 @@ def upload(project: str, model: str, file: str = "model.onnx") -> str:
     return "\n".join(
         [
             f"FILE={shlex.quote(file)}; SIZE=$(stat -c %s $FILE)",
+            f"curl -sS -o /dev/null {header} -H 'Content-Type: application/json' -d '{{\"slug\": \"{model}\"}}' \\",
+            f"  {root}/projects/{project}/models/  # an existing model stays as it is",
             f"VERSION=$(curl -sS -X POST {header} -H 'Content-Type: application/json' -d '{{}}' \\",
             f"  {root}/projects/{project}/models/{model}/versions/ | "
             "python3 -c 'import json,sys; print(json.load(sys.stdin)[\"id\"])')",
@@ -47,7 +57,7 @@ def upload(project: str, model: str, file: str = "model.onnx") -> str:
             '  -H "Upload-Length: $SIZE" -H "Upload-Metadata: $META" \\',
             f"  -D - -o /dev/null {root}/uploads/ | sed -n 's/^[Ll]ocation: //p' | tr -d '\\r')",
             f"curl -sS -X PATCH {header} -H 'Tus-Resumable: 1.0.0' -H 'Upload-Offset: 0' \\",
-            "  -H 'Content-Type: application/offset+octet-stream' --data-binary @$FILE $WHERE",
+            f"  -H 'Content-Type: application/offset+octet-stream' --data-binary @$FILE {settings.PUBLIC_URL}$WHERE",
             f"curl -sS -X POST {header} {root}/projects/{project}/models/{model}/versions/$VERSION/submit",
         ]
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +24,7 @@ from serving_node.contract.model_config import (
     check_signature,
     complete,
     default_config,
+    detect_backend,
     parse_json,
     parse_pbtxt,
     problems,
@@ -73,16 +75,21 @@ def config_check(
 
     Give ``text`` with ``format`` pbtxt or json, or ``body`` (format form or json). With ``version`` it is also
     compared with that version's inputs and outputs (else with those of the newest ready version, if any).
-    Inputs and outputs that the config leaves out are filled in from that version.
+    Inputs, outputs and the backend that the config leaves out are filled in from that version.
     """
     try:
         config = _parse(text, body, format)
     except ContractError as error:
         return ConfigReport(ok=False, errors=(_field_error(error),))
-    signature = _signature(version) or _signature(_newest_ready(model))
+    reference = version if _signature(version) else _newest_ready(model)
+    signature = _signature(reference)
     found: list[ContractError] = []
     if not config.name:
         config.name = model.slug
+    if reference is not None and not (config.backend or config.platform):
+        files = list(reference.files.values_list("path", flat=True))
+        with contextlib.suppress(ContractError):  # what is missing then is said below, with all other problems
+            config = detect_backend(config, files, model_name=model.slug)
     if signature is not None:
         try:
             config = complete(config, signature)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from django.conf import settings
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
@@ -14,6 +13,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from console.templatetags.flotilla import size
+from console.web import equivalents
 from console.web.charts import SPANS, span_of
 from console.web.forms.settings import JoinForm
 from console.web.page import actor_of, add_errors, page, permissions, render_page
@@ -56,7 +56,7 @@ def join(request: HttpRequest) -> HttpResponse:
         except RegistryError as error:
             add_errors(form, error)
         else:
-            command = f"flotilla node --join {settings.PUBLIC_URL} --join-token {text} --state-dir ./node"
+            command = equivalents.join(text)
     context = {"form": form, "command": command, **permissions(actor, None, "site.fleet")}
     status = 422 if form.is_bound and not command else 200
     response = render_page(request, "web/fleet/join.html", context, current="fleet", topics=["fleet"], status=status)
