@@ -26,9 +26,7 @@ class Command(BaseCommand):
         for pair in filter(None, options["labels"].split(",")):
             key, equals, value = pair.partition("=")
             if not equals:
-                raise CommandError(
-                    _("--labels takes pairs like development=yes, not “%(pair)s”.") % {"pair": pair}
-                )
+                raise CommandError(_("--labels takes pairs like development=yes, not “%(pair)s”.") % {"pair": pair})
             labels[key.strip()] = value.strip()
         try:
             _token, text = join_token_create(
