@@ -13,6 +13,7 @@ from registry.models import JoinToken
 from registry.services.approvals import approvals_expire
 from registry.services.blobs import blobs_collect
 from registry.services.operations import operations_purge
+from registry.services.retention import approvals_purge, refused_versions_purge, rollouts_purge
 from registry.services.samples import partitions_drop, partitions_ensure
 from registry.services.uploads import uploads_expire
 
@@ -40,6 +41,9 @@ STEPS: Mapping[str, Callable[[datetime], object]] = {
     "approvals_expire": approvals_expire,
     "operations_purge": operations_purge,
     "blobs_collect": blobs_collect,
+    "refused_versions_purge": refused_versions_purge,
+    "rollouts_purge": rollouts_purge,
+    "approvals_purge": approvals_purge,
     "join_tokens_purge": join_tokens_purge,
     "sessions_purge": sessions_purge,
 }
