@@ -11,11 +11,6 @@ HealthGate = Callable[[], Awaitable[bool]]
 _PROBE_SECONDS = 3.0
 
 
-async def answers_tcp(port: int) -> bool:
-    """True when something accepts connections on the loopback port."""
-    return await _exchange(port, b"", 0) is not None
-
-
 async def answers_ping(port: int, password: str) -> bool:
     """True when a Valkey or Redis answers PONG after authentication."""
     reply = await _exchange(port, f"AUTH {password}\r\nPING\r\n".encode(), len(b"+OK\r\n+PONG\r\n"))
@@ -42,8 +37,6 @@ async def _exchange(port: int, request: bytes, reply_bytes: int) -> bytes | None
     try:
         async with asyncio.timeout(_PROBE_SECONDS):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            if not request:
-                return b""
             writer.write(request)
             await writer.drain()
             return await reader.readexactly(reply_bytes)
