@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from serving_node.core.errors import InferenceError
 from serving_node.core.tensor import Tensor
+from serving_node.core.trace import RequestTrace
 
 Parameter = bool | int | float | str
 
@@ -34,7 +35,10 @@ class Timing:
 
 @dataclass(slots=True)
 class InferenceResponse:
-    """One answer. With ``error`` set, ``outputs`` is empty."""
+    """One answer. With ``error`` set, ``outputs`` is empty.
+
+    ``flag_only`` marks a final answer that carries nothing but the end: the model gave no response with it.
+    """
 
     model_name: str
     model_version: str
@@ -43,6 +47,7 @@ class InferenceResponse:
     parameters: dict[str, Parameter] = field(default_factory=dict)
     error: InferenceError | None = None
     final: bool = True
+    flag_only: bool = False
     timing: Timing | None = None
 
 
@@ -72,6 +77,11 @@ class InferenceRequest:
     arrival_ns: int = 0
     deadline_ns: int = 0
     sticky_key: str = ""
+    # The sentence with which a protocol that has one response for each request refuses decoupled models; empty when
+    # the caller takes any number of responses.
+    refuse_decoupled: str = ""
+    # Where to note what happens when, for requests that are traced.
+    trace: RequestTrace | None = None
     # Asks for one unit of the model, past its routes; only the admin frontend sets it.
     unit: str = ""
     # Filled by the dataplane: rows of the batch dimension, 1 when the model has none; and what must be equal
