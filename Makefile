@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 export ORT_DISABLE_TELEMETRY := 1
 WORKERS ?= 2
+# Where setup.sh and triton.sh of a reference Triton server lie; without it the suites that ask a real one are skipped.
+FLOTILLA_ORACLE ?= $(wildcard ../shared/oracle)
 
 .DEFAULT_GOAL := help
 .PHONY: help run demo setup setup-dev test test-all lint fmt types arch migrations generated bench docs proto css clean
@@ -72,11 +74,12 @@ css: $(VENV)/.dev ## Build the style sheet
 test: setup-dev lint types arch migrations generated ## All checks and tests (under 25 minutes on 2 cores)
 	$(BIN)/pytest -n $(WORKERS) --dist loadgroup -m 'not slow and not gpu'
 
-test-all: setup-dev lint types arch migrations generated ## Also the slow suites
-	$(BIN)/pytest -n $(WORKERS) --dist loadgroup -m 'not gpu'
+test-all: setup-dev lint types arch migrations generated ## Also the slow suites (installs a real Triton to compare with)
+	@[ -z "$(FLOTILLA_ORACLE)" ] || bash $(FLOTILLA_ORACLE)/setup.sh
+	FLOTILLA_ORACLE=$(abspath $(FLOTILLA_ORACLE)) $(BIN)/pytest -n $(WORKERS) --dist loadgroup -m 'not gpu'
 
 bench: $(VENV)/.dev ## Run the benchmarks (ratios against peers in the same run)
-	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks $(addprefix --oracle ,$(FLOTILLA_ORACLE))
 
 docs: $(VENV)/.dev ## Write the reference pages that come from the code
 	$(BIN)/python scripts/generate_reference.py
