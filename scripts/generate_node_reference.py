@@ -7,10 +7,9 @@ is not what would be written.
 from __future__ import annotations
 
 import sys
-from dataclasses import fields
 from pathlib import Path
 
-from serving_node.cli import _ALIASES, _FLAGS, _NOT_YET, _WITHOUT_EFFECT
+from serving_node.cli.flags import ALIASES, GROUPS, Flag
 from serving_node.observability.families import Family
 from serving_node.observability.host import GpuReading, HostProbe, gpu_families
 from serving_node.observability.metrics import ModelSeries, model_families
@@ -26,15 +25,19 @@ Written by `scripts/generate_node_reference.py`; change the code, then run it.
 `flotilla node` and `python -m serving_node` take the flags of `tritonserver` by their names, and some of their own.
 `--name=value` and `--name value` are the same; switches are true without a value and take true, on, 1, false, off, 0.
 A flag wins over the environment variable `NODE_<FLAG>` (`NODE_HTTP_PORT=9000`; lists are split at commas), which wins
-over the default. Aliases: {aliases}. A flag that is in none of these lists is refused.
+over the default. Aliases: {aliases}. A flag that is not here is refused.
+
+*No effect*: tritonserver knows the flag, here it changes nothing, and the node says so at its start. *Refused*: the
+node does not start with it, because ignoring it would harm.
+
+{tables}
+"""
+
+_TABLE = """## {title}
 
 | Flag | Default | Meaning |
 |---|---|---|
 {rows}
-
-**Accepted without effect** (the node says so at its start): {without_effect}.
-
-**Refused**, because they protect something and this node cannot do it yet: {not_yet}.
 """
 
 _METRICS = """# Metrics
@@ -60,13 +63,10 @@ shows them for another 30 s, so that the control plane reads the last counts.
 
 def command_line_page() -> str:
     """Return the page about flags."""
-    defaults = {spec.name: _default(spec.name) for spec in fields(NodeSettings)}
-    rows = [f"| `--{flag.name}` | {defaults[flag.setting]} | {flag.help} |" for flag in _FLAGS]
+    tables = [_TABLE.format(title=title, rows="\n".join(map(_flag_row, flags))) for title, flags in GROUPS]
     return _COMMAND_LINE.format(
-        rows="\n".join(rows),
-        aliases=", ".join(f"`--{alias}` for `--{name}`" for alias, name in sorted(_ALIASES.items())),
-        without_effect=_names(_WITHOUT_EFFECT),
-        not_yet=_names(_NOT_YET),
+        tables="\n".join(tables).rstrip(),
+        aliases=", ".join(f"`--{alias}` for `--{name}`" for alias, name in sorted(ALIASES.items())),
     )
 
 
@@ -102,8 +102,10 @@ def _default(setting: str) -> str:
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"
 
 
-def _names(flags: frozenset[str]) -> str:
-    return ", ".join(f"`--{name}`" for name in sorted(flags))
+def _flag_row(flag: Flag) -> str:
+    if flag.setting:
+        return f"| `--{flag.name}` | {_default(flag.setting)} | {flag.help} |"
+    return f"| `--{flag.name}` | | *{flag.help}*: {flag.why} |"
 
 
 def _metric_row(family: Family) -> str:

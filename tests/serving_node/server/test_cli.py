@@ -80,7 +80,7 @@ def test_parse_command_line_wins_over_environment_over_default(folder: str) -> N
         (["--state-dir={0}", "--admin-tls-cert={0}/c"], "belong together"),
         (["--state-dir={0}", "--admin-tls-cert={0}/c", "--admin-tls-key={0}/k"], "does not exist"),
         (["--state-dir={0}", "--label=zone"], "not of the form key=value"),
-        (["--model-repository={0}", "--grpc-use-ssl=true"], "--grpc-use-ssl is not supported yet"),
+        (["--model-repository={0}", "--grpc-use-ssl=true"], "--grpc-use-ssl is not supported"),
         (["--model-repository={0}", "--http-restricted-api=a:b=c"], "would leave a port open"),
     ],
 )
@@ -91,7 +91,10 @@ def test_parse_refuses_with_a_sentence(folder: str, arguments: list[str], senten
 
 def test_parse_says_which_flags_have_no_effect(folder: str) -> None:
     notes = parse([f"--model-store={folder}", "--pinned-memory-pool-byte-size=1", "--rate-limit", "off"], {}).notes
-    assert notes == ("--pinned-memory-pool-byte-size has no effect yet", "--rate-limit has no effect yet")
+    assert notes == (
+        "--rate-limit has no effect: this node does not have that yet",
+        "--pinned-memory-pool-byte-size has no effect: memory is not pooled by device here",
+    )
 
 
 def test_parse_admin_beyond_loopback_is_allowed_with_tls(tmp_path: Path) -> None:

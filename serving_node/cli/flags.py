@@ -1,0 +1,227 @@
+"""Every flag of the node, by subject: the whole table. To add a flag: a field in ``settings.py`` and a line here.
+
+Source: ``tritonserver --help``, whose names and meanings these are; the last subject is ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from serving_node.cli.reading import (
+    backend_config,
+    boolean,
+    config_name,
+    control_mode,
+    device_amount,
+    integer,
+    label,
+    level,
+    named_setting,
+    number,
+    one_of,
+    port_range,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """One flag. ``setting`` is the field of NodeSettings that it fills; ``read`` makes its value from the text.
+
+    A flag without a setting is understood and changes nothing: ``why`` says so. If it is ``refused`` it may only be
+    given as false or with its default, because starting without what it asks for would harm.
+    """
+
+    name: str
+    setting: str
+    read: Callable[[str], Any]
+    help: str
+    repeat: bool = False
+    why: str = ""
+    refused: bool = False
+
+
+def _idle(name: str, read: Callable[[str], Any], why: str) -> Flag:
+    """Return a flag of tritonserver's that has nothing to act on here."""
+    return Flag(name, "", read, "no effect", repeat=True, why=why)
+
+
+def _refused(name: str, why: str, read: Callable[[str], Any] = boolean) -> Flag:
+    """Return a flag of tritonserver's that this node cannot obey and must not ignore."""
+    return Flag(name, "", read, "refused", repeat=True, why=why, refused=True)
+
+
+_LATER = "this node does not have that yet"
+_OPEN = "starting without it would leave a port open"
+_NO_POOL = "memory is not pooled by device here"
+_NO_THREADS = "one event loop reads all connections"
+_IN_PROCESS = "what it would find there is part of this node"
+
+GROUPS: tuple[tuple[str, tuple[Flag, ...]], ...] = (
+    (
+        "Server",
+        (
+            Flag("id", "server_id", str, "name of this server in its metadata"),
+            Flag("exit-timeout-secs", "exit_timeout_secs", integer, "seconds for running requests at the end"),
+        ),
+    ),
+    (
+        "Logging",
+        (
+            Flag("log-verbose", "log_verbose", level, "verbosity, 0 is off"),
+            Flag("log-info", "log_info", boolean, "log information"),
+            Flag("log-warning", "log_warning", boolean, "log warnings"),
+            Flag("log-error", "log_error", boolean, "log errors"),
+            Flag("log-format", "log_format", str, "default, ISO8601 or json"),
+            Flag("log-file", "log_file", str, "file to log to instead of standard error"),
+        ),
+    ),
+    (
+        "Model repository",
+        (
+            Flag("model-repository", "model_repositories", Path, "folder of models to serve; repeatable", repeat=True),
+            Flag("exit-on-error", "exit_on_error", boolean, "exit when a model fails at the start"),
+            Flag("disable-auto-complete-config", "disable_auto_complete_config", boolean, "take configs as they are"),
+            Flag("strict-readiness", "strict_readiness", boolean, "ready only when every model is"),
+            Flag("model-control-mode", "model_control_mode", control_mode, "none, poll or explicit"),
+            _idle("repository-poll-secs", integer, _LATER),
+            Flag("load-model", "load_models", str, "model to load at start in explicit mode; repeatable", repeat=True),
+            _idle("model-config-name", config_name, _LATER),
+            Flag("model-load-thread-count", "model_load_thread_count", integer, "models loaded at the same time"),
+            _idle("model-load-retry-count", integer, _LATER),
+            _idle("model-namespacing", boolean, _LATER),
+            _idle("enable-peer-access", boolean, _NO_POOL),
+        ),
+    ),
+    (
+        "HTTP",
+        (
+            Flag("allow-http", "allow_http", boolean, "serve HTTP"),
+            Flag("http-address", "http_address", str, "address of the HTTP port"),
+            Flag("http-port", "http_port", integer, "HTTP port"),
+            _idle("reuse-http-port", boolean, _LATER),
+            _idle("http-header-forward-pattern", str, _LATER),
+            _idle("http-thread-count", integer, _NO_THREADS),
+            Flag("http-max-input-size", "http_max_input_size", integer, "largest request body in bytes"),
+            _refused("http-restricted-api", _OPEN, str),
+        ),
+    ),
+    (
+        "gRPC",
+        (
+            Flag("allow-grpc", "allow_grpc", boolean, "serve gRPC"),
+            Flag("grpc-address", "grpc_address", str, "address of the gRPC port"),
+            Flag("grpc-port", "grpc_port", integer, "gRPC port"),
+            _idle("reuse-grpc-port", boolean, _LATER),
+            _idle("grpc-header-forward-pattern", str, _LATER),
+            _idle("grpc-infer-thread-count", integer, _NO_THREADS),
+            _idle("grpc-infer-allocation-pool-size", integer, _NO_POOL),
+            _idle("grpc-max-response-pool-size", integer, _NO_POOL),
+            _refused("grpc-use-ssl", _OPEN),
+            _refused("grpc-use-ssl-mutual", _OPEN),
+            _refused("grpc-server-cert", _OPEN, str),
+            _refused("grpc-server-key", _OPEN, str),
+            _refused("grpc-root-cert", _OPEN, str),
+            _idle("grpc-infer-response-compression-level", one_of(("none", "low", "medium", "high")), _LATER),
+            _idle("grpc-keepalive-time", integer, _LATER),
+            _idle("grpc-keepalive-timeout", integer, _LATER),
+            _idle("grpc-keepalive-permit-without-calls", boolean, _LATER),
+            _idle("grpc-http2-max-pings-without-data", integer, _LATER),
+            _idle("grpc-http2-min-recv-ping-interval-without-data", integer, _LATER),
+            _idle("grpc-http2-max-ping-strikes", integer, _LATER),
+            _idle("grpc-max-connection-age", integer, _LATER),
+            _idle("grpc-max-connection-age-grace", integer, _LATER),
+            _refused("grpc-restricted-protocol", _OPEN, str),
+        ),
+    ),
+    (
+        "SageMaker and Vertex AI",
+        (
+            _refused("allow-sagemaker", "this node does not speak it"),
+            _idle("sagemaker-port", integer, "SageMaker is not served"),
+            _idle("sagemaker-safe-port-range", port_range, "SageMaker is not served"),
+            _idle("sagemaker-thread-count", integer, "SageMaker is not served"),
+            _refused("allow-vertex-ai", "this node does not speak it"),
+            _idle("vertex-ai-port", integer, "Vertex AI is not served"),
+            _idle("vertex-ai-thread-count", integer, "Vertex AI is not served"),
+            _idle("vertex-ai-default-model", str, "Vertex AI is not served"),
+        ),
+    ),
+    (
+        "Metrics",
+        (
+            Flag("allow-metrics", "allow_metrics", boolean, "serve metrics"),
+            _idle("allow-gpu-metrics", boolean, _LATER),
+            _idle("allow-cpu-metrics", boolean, _LATER),
+            Flag("metrics-address", "metrics_address", str, "address of the metrics port, by default that of HTTP"),
+            Flag("metrics-port", "metrics_port", integer, "metrics port"),
+            Flag("metrics-interval-ms", "metrics_interval_ms", integer, "how often CPU and GPU are looked at"),
+            _idle("metrics-config", str, _LATER),
+        ),
+    ),
+    (
+        "Tracing",
+        (
+            _idle("trace-config", str, _LATER),
+            _idle("trace-file", str, _LATER),
+            _idle("trace-level", str, _LATER),
+            _idle("trace-rate", integer, _LATER),
+            _idle("trace-count", integer, _LATER),
+            _idle("trace-log-frequency", integer, _LATER),
+        ),
+    ),
+    (
+        "Backends and repository agents",
+        (
+            _idle("backend-directory", str, _IN_PROCESS),
+            Flag("backend-config", "backend_config", backend_config, "backend,key=value; repeatable", repeat=True),
+            _idle("repoagent-directory", str, _IN_PROCESS),
+        ),
+    ),
+    (
+        "Response cache and rate limiter",
+        (
+            _idle("cache-config", named_setting, _LATER),
+            _idle("cache-directory", str, _IN_PROCESS),
+            _idle("response-cache-byte-size", integer, _LATER),
+            _idle("rate-limit", one_of(("execution_count", "off")), _LATER),
+            _idle("rate-limit-resource", str, _LATER),
+        ),
+    ),
+    (
+        "Memory and devices",
+        (
+            _idle("allow-client-shm", boolean, _LATER),
+            _idle("pinned-memory-pool-byte-size", integer, _NO_POOL),
+            _idle("cuda-memory-pool-byte-size", device_amount, _NO_POOL),
+            _idle("cuda-virtual-address-size", device_amount, _NO_POOL),
+            _idle("min-supported-compute-capability", number, "engines choose the GPUs that they can use"),
+            _idle("buffer-manager-thread-count", integer, "tensors are not copied by the server"),
+            _idle("host-policy", named_setting, _LATER),
+            _idle("model-load-gpu-limit", device_amount, _LATER),
+        ),
+    ),
+    (
+        "Joining a control plane",
+        (
+            Flag("join", "join_url", str, "URL of a control plane to join"),
+            Flag("join-token-file", "join_token_file", Path, "file with the join token"),
+            Flag("state-dir", "state_dir", Path, "folder for identity, desired state and blobs of a joined node"),
+            Flag("node-name", "node_name", str, "name under which the node joins, by default the host name"),
+            Flag("label", "labels", label, "key=value that fleets select by; repeatable", repeat=True),
+            Flag("blob-quota-bytes", "blob_quota_bytes", integer, "largest size of the blob store, 0 for no limit"),
+            Flag("advertise-host", "advertise_host", str, "host name that the control plane reaches this node by"),
+            Flag("admin-address", "admin_address", str, "address of the admin port; needs TLS unless it is loopback"),
+            Flag("admin-port", "admin_port", integer, "admin port of a joined node"),
+            Flag("admin-tls-cert", "admin_tls_cert", Path, "certificate chain of the admin port, PEM"),
+            Flag("admin-tls-key", "admin_tls_key", Path, "private key of the admin port, PEM"),
+        ),
+    ),
+)
+FLAGS: dict[str, Flag] = {flag.name: flag for _, flags in GROUPS for flag in flags}
+ALIASES = {"model-store": "model-repository"}
+STRICT_MODEL_CONFIG = (
+    "Warning: '--strict-model-config' has been deprecated! Please use '--disable-auto-complete-config' instead."
+)

@@ -1,0 +1,109 @@
+"""How the text of a flag becomes a value. Each raises ValueError with a part of a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from serving_node.repository.repository import ControlMode
+
+TRUE = ("true", "on", "1")
+FALSE = ("false", "off", "0")
+
+
+def boolean(text: str) -> bool:
+    """Read true, on, 1, false, off, 0 in any case."""
+    lowered = text.lower()
+    if lowered in TRUE:
+        return True
+    if lowered in FALSE:
+        return False
+    raise ValueError(f"'{text}' is neither true nor false")
+
+
+def integer(text: str) -> int:
+    """Read a whole number."""
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"'{text}' is not a whole number") from None
+
+
+def level(text: str) -> int:
+    """Read a whole number; true is 1 and false is 0."""
+    return int(boolean(text)) if text.lower() in ("true", "false", "on", "off") else integer(text)
+
+
+def number(text: str) -> float:
+    """Read a number."""
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"'{text}' is not a number") from None
+
+
+def one_of(allowed: Collection[str]) -> Callable[[str], str]:
+    """Return a reader that takes these words in any case and gives them as they are written here."""
+
+    def read(text: str) -> str:
+        for word in allowed:
+            if word.lower() == text.lower():
+                return word
+        raise ValueError(f"'{text}' is not one of {', '.join(allowed)}")
+
+    return read
+
+
+def control_mode(text: str) -> ControlMode:
+    """Read none, poll or explicit."""
+    return ControlMode(one_of(list(ControlMode))(text))
+
+
+def config_name(text: str) -> str:
+    """Read the name of a custom configuration, which becomes part of a path."""
+    if not text or "/" in text or any(character.isspace() for character in text):
+        raise ValueError(f"'{text}' is not a name without spaces and slashes")
+    return text
+
+
+def label(text: str) -> tuple[str, str]:
+    """Read ``key=value``."""
+    key, equals, value = text.partition("=")
+    if not key or not equals:
+        raise ValueError(f"'{text}' is not of the form key=value")
+    return key, value
+
+
+def backend_config(text: str) -> tuple[str, str, str]:
+    """Read ``backend,key=value``; the backend is empty in ``key=value``, which is for all."""
+    backend, comma, setting = text.partition(",")
+    key, equals, value = setting.partition("=")
+    if not comma:
+        backend, (key, equals, value) = "", text.partition("=")
+    if not key or not equals:
+        raise ValueError(f"'{text}' is not of the form backend,key=value")
+    return backend, key, value
+
+
+def named_setting(text: str) -> tuple[str, str, str]:
+    """Read ``name,key=value``."""
+    name, comma, setting = text.partition(",")
+    key, equals, value = setting.partition("=")
+    if not name or not comma or not key or not equals:
+        raise ValueError(f"'{text}' is not of the form name,key=value")
+    return name, key, value
+
+
+def device_amount(text: str) -> tuple[int, float]:
+    """Read ``device:amount``."""
+    device, colon, amount = text.partition(":")
+    if not colon:
+        raise ValueError(f"'{text}' is not of the form device:amount")
+    return integer(device), number(amount)
+
+
+def port_range(text: str) -> tuple[int, int]:
+    """Read ``first-last``."""
+    first, dash, last = text.partition("-")
+    if not dash:
+        raise ValueError(f"'{text}' is not of the form first-last")
+    return integer(first), integer(last)
