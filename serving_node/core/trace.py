@@ -11,16 +11,29 @@ if TYPE_CHECKING:
 
 
 class RequestTrace(Protocol):
-    """The trace of one request. Safe to call on the event loop only."""
+    """The trace of one request. Called on the event loop only; times are monotonic nanoseconds.
+
+    Two parts hold it: the frontend until it has sent the last answer (``finish``) and, from ``begin`` on, whoever
+    owns the request (``end``). It is written when both are through.
+    """
+
+    def begin(self, model: str, version: str, request_id: str, ns: int) -> None:
+        """Note REQUEST_START: the request is valid and this version takes it."""
 
     def mark(self, activity: str, ns: int) -> None:
-        """Note that ``activity`` (Triton's name, such as QUEUE_START) happened at ``ns``, monotonic nanoseconds."""
+        """Note that ``activity`` (Triton's name, such as QUEUE_START) happened."""
 
     def tensors(self, activity: str, tensors: Sequence[Tensor]) -> None:
-        """Note tensors at TENSOR_QUEUE_INPUT or TENSOR_BACKEND_OUTPUT, when tensors are traced at all."""
+        """Note tensors at TENSOR_QUEUE_INPUT or TENSOR_BACKEND_OUTPUT, when tensors are traced at all.
+
+        Their bytes are copied: the caller may reuse the memory.
+        """
 
     def context(self) -> str:
-        """Return the trace context to hand to a model as JSON text of W3C headers, empty without one."""
+        """Return the trace context to hand to a model, JSON text of W3C headers; empty without one."""
 
     def end(self, ns: int) -> None:
-        """Note that the request has been answered."""
+        """Note REQUEST_END: the model is done with the request. Idempotent."""
+
+    def finish(self) -> None:
+        """The frontend has nothing more to note. Idempotent."""
