@@ -53,7 +53,7 @@ class IdentityModel:
         """Return None: the config says it all."""
         return None
 
-    def create_instance(self, device: Device, config: ModelConfig) -> IdentityInstance:
+    def create_instance(self, device: Device, config: ModelConfig, name: str) -> IdentityInstance:
         """Return an executor; the device does not matter."""
         return IdentityInstance(config)
 

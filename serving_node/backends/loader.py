@@ -15,6 +15,7 @@ from serving_node.core.errors import InferenceError
 _MODULES = {
     "onnxruntime": "serving_node.backends.onnxruntime.backend",
     "identity": "serving_node.backends.identity",
+    "python": "serving_node.backends.python.backend",
 }
 
 Options = Mapping[str, str]

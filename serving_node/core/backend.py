@@ -1,17 +1,19 @@
 """The seam between scheduling and the engines: how a model is opened, and how a batch runs.
 
-All methods block and are called off the event loop. They raise ``InferenceError`` with one sentence for the caller.
+Methods block and are called off the event loop, but for those of ``LoopInstance`` that say otherwise. They raise
+``InferenceError`` with one sentence for the caller.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from serving_node.core.errors import InferenceError
-from serving_node.core.request import InferenceRequest
+from serving_node.core.request import InferenceRequest, InferenceResponse, Parameter
 from serving_node.core.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -49,14 +51,17 @@ class ModelSource:
 class Execution:
     """One batch on its way through an instance.
 
-    Ownership: the instance fills ``results`` with one entry for each request, in order: its tensors or its error.
+    Ownership: the instance fills ``results`` with one entry for each request, in order: its tensors, its error, or
+    None when its responses come apart from the batch (``LoopInstance`` only). ``parameters`` holds the response
+    parameters of those requests, by their place in the batch, that have some.
     Shapes: input tensors are (rows of the request, *dims); ``rows`` is the sum over requests, 1 each without batching.
     Units: monotonic nanoseconds. The instance sets ``inputs_ready_ns`` and ``computed_ns``; the scheduler the others.
     """
 
     requests: list[InferenceRequest]
     rows: int
-    results: list[list[Tensor] | InferenceError] = field(default_factory=list)
+    results: list[list[Tensor] | InferenceError | None] = field(default_factory=list)
+    parameters: dict[int, dict[str, Parameter]] | None = None
     started_ns: int = 0
     inputs_ready_ns: int = 0
     computed_ns: int = 0
@@ -73,20 +78,79 @@ class BackendInstance(Protocol):
         """Free what the instance holds. Idempotent."""
 
 
+@dataclass(slots=True)
+class InstanceEvents:
+    """What a ``LoopInstance`` tells its scheduler. All are called on the event loop's thread.
+
+    ``done``: the batch that was begun is over. ``responded``: one response of a request whose result was None, or
+    will be; name, version and id of the response are filled by the scheduler. ``changed``: ``usable`` is another.
+    """
+
+    done: Callable[[Execution], None]
+    responded: Callable[[InferenceRequest, InferenceResponse], None]
+    changed: Callable[[], None]
+
+
+@runtime_checkable
+class LoopInstance(Protocol):
+    """An executor that the event loop drives: no thread of its own, no wake-up between threads.
+
+    ``execute`` is for warm-up, before ``attach``; afterwards batches run through ``begin``, one at a time.
+    """
+
+    def execute(self, execution: Execution) -> None:
+        """Run the batch and fill ``execution.results``. Blocks; responses apart from the batch are waited for."""
+
+    def attach(self, events: InstanceEvents) -> None:
+        """Let the running event loop drive the instance from now on. On the loop."""
+
+    def begin(self, execution: Execution) -> None:
+        """Start a batch; ``events.done`` follows exactly once, never before this returns. On the loop."""
+
+    def usable(self) -> bool:
+        """Return whether batches can be given now; False while what runs the model is being replaced."""
+
+    def gone(self) -> InferenceError | None:
+        """Return why nothing can run for a while, None when the instance is usable or will be soon."""
+
+    def ready(self) -> bool:
+        """Return whether the model says that it can answer."""
+
+    def detach(self) -> None:
+        """End what runs: an execution that was begun fails. ``close`` follows off the loop. On the loop."""
+
+    def close(self) -> None:
+        """Free what the instance holds. Blocks, for some seconds at most. Idempotent."""
+
+
 class BackendModel(Protocol):
     """An opened model version from which instances are made."""
 
     def signature(self) -> ModelSignature | None:
         """Return the inputs and outputs as the model file has them, None when the format does not say."""
 
-    def create_instance(self, device: Device, config: model_config_pb2.ModelConfig) -> BackendInstance:
-        """Return a new executor on ``device``; ``config`` is completed and normalised."""
+    def create_instance(
+        self, device: Device, config: model_config_pb2.ModelConfig, name: str
+    ) -> BackendInstance | LoopInstance:
+        """Return a new executor on ``device``; ``config`` is completed and normalised, ``name`` is unique in it."""
 
     def memory_bytes(self) -> int:
         """Return an estimate of the memory that the opened model holds."""
 
     def close(self) -> None:
         """Free what is shared between instances, after they are closed. Idempotent."""
+
+
+@runtime_checkable
+class SelfDescribing(Protocol):
+    """A model that completes its config with code of its own."""
+
+    def describe(self, config: model_config_pb2.ModelConfig) -> Mapping[str, Any] | None:
+        """Return the config as the model's own code wants it, None when it has no such code.
+
+        Raises:
+            InferenceError: the code failed.
+        """
 
 
 class Backend(Protocol):

@@ -11,6 +11,7 @@ from enum import StrEnum
 from serving_node.contract.proto import grpc_service_pb2
 from serving_node.core.backend import Execution
 from serving_node.core.errors import InferenceError
+from serving_node.core.request import InferenceRequest, InferenceResponse
 from serving_node.observability.histogram import LatencyHistogram
 
 
@@ -91,6 +92,8 @@ class ModelStatistics:
             if isinstance(result, InferenceError):
                 self.record_failure(FailureReason.BACKEND, duration_ns)
                 continue
+            if result is None:
+                continue  # counted with its responses
             rows += request.batch_size
             request_ns.append(duration_ns)
             queue_ns.append(started_ns - request.queued_ns)
@@ -110,6 +113,17 @@ class ModelStatistics:
             self.request_seconds.observe_all(request_ns)
             self.queue_seconds.observe_all(queue_ns)
             self.compute_seconds.observe(input_ns + infer_ns + output_ns, succeeded)
+
+    def record_response(self, request: InferenceRequest, response: InferenceResponse, now_ns: int) -> None:
+        """Count one response of a request that is answered apart from its batch. ``now_ns`` is monotonic."""
+        if not response.final:
+            return
+        duration_ns = now_ns - request.arrival_ns
+        if response.error is not None:
+            self.record_failure(FailureReason.BACKEND, duration_ns)
+            return
+        self.inference_count += request.batch_size
+        self.success.add(duration_ns)
 
     def record_failure(self, reason: FailureReason, duration_ns: int) -> None:
         """Count a request that was accepted and failed later."""

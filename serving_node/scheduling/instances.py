@@ -1,4 +1,4 @@
-"""Threads that run batches, one for each instance of a model."""
+"""What runs batches: a thread for each instance that blocks, nothing for instances that the event loop drives."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from collections.abc import Callable
 import structlog
 
 from serving_node.contract.errors import ErrorCode
-from serving_node.core.backend import BackendInstance, Execution
+from serving_node.core.backend import BackendInstance, Execution, InstanceEvents, LoopInstance
 from serving_node.core.errors import InferenceError
+from serving_node.core.request import InferenceRequest, InferenceResponse
 from serving_node.scheduling.batch import Batch
 
 log = structlog.get_logger(__name__)
@@ -79,7 +80,58 @@ class InstanceThread:
             log.exception("instance.close_failed", instance=self.name)
 
 
-def execute(instance: BackendInstance, batch: Batch) -> Execution:
+class LoopRunner:
+    """One instance that the event loop drives.
+
+    Concurrency: all methods but ``join`` are called on the loop.
+    """
+
+    def __init__(self, name: str, instance: LoopInstance) -> None:
+        self.name = name
+        self.instance = instance
+        self._batch: Batch | None = None
+
+    def start(
+        self,
+        on_done: Callable[[LoopRunner, Batch, Execution], None],
+        on_responded: Callable[[InferenceRequest, InferenceResponse], None],
+        on_changed: Callable[[LoopRunner], None],
+    ) -> None:
+        """Attach the instance to the running loop."""
+
+        def done(execution: Execution) -> None:
+            batch, self._batch = self._batch, None
+            if batch is not None:
+                on_done(self, batch, _completed(execution))
+
+        self.instance.attach(InstanceEvents(done, on_responded, lambda: on_changed(self)))
+
+    @property
+    def busy(self) -> bool:
+        """Whether a batch runs."""
+        return self._batch is not None
+
+    def give(self, batch: Batch) -> None:
+        """Start a batch on the idle instance."""
+        self._batch = batch
+        execution = Execution(batch.requests, batch.rows)
+        execution.started_ns = time.monotonic_ns()
+        self.instance.begin(execution)
+
+    def stop(self) -> None:
+        """End what runs, so that ``join`` can free the instance."""
+        self.instance.detach()
+
+    def join(self, timeout_seconds: float) -> bool:
+        """Free the instance; blocks, for as long as the instance itself allows."""
+        try:
+            self.instance.close()
+        except Exception:
+            log.exception("instance.close_failed", instance=self.name)
+        return True
+
+
+def execute(instance: BackendInstance | LoopInstance, batch: Batch) -> Execution:
     """Run a batch and return its execution, which always has one result for each request.
 
     Whatever goes wrong in the engine fails this batch only, with INTERNAL.
@@ -98,6 +150,11 @@ def execute(instance: BackendInstance, batch: Batch) -> Execution:
             log.exception("instance.execute_failed", model=batch.requests[0].model_name, rows=batch.rows)
             error = InferenceError(ErrorCode.INTERNAL, str(error) or type(error).__name__)
         execution.results = [error] * len(batch.requests)
+    return _completed(execution)
+
+
+def _completed(execution: Execution) -> Execution:
+    """Note the end of an execution; marks that the instance did not set are guessed."""
     execution.finished_ns = time.monotonic_ns()
     execution.inputs_ready_ns = execution.inputs_ready_ns or execution.started_ns
     execution.computed_ns = execution.computed_ns or execution.finished_ns

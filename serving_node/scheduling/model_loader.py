@@ -21,11 +21,13 @@ from serving_node.core.backend import (
     BackendRegistry,
     Device,
     DeviceKind,
+    LoopInstance,
     ModelSource,
+    SelfDescribing,
 )
 from serving_node.core.errors import InferenceError
 from serving_node.observability.statistics import ModelStatistics
-from serving_node.scheduling.instances import InstanceThread
+from serving_node.scheduling.instances import InstanceThread, LoopRunner
 from serving_node.scheduling.io_rules import IoRules
 from serving_node.scheduling.policy import batch_policy
 from serving_node.scheduling.reshaping import reshaping
@@ -53,7 +55,7 @@ class _Opened:
     signature: ModelSignature | None
     rules: IoRules
     model: BackendModel
-    instances: list[tuple[str, BackendInstance]]
+    instances: list[tuple[str, BackendInstance | LoopInstance]]
     memory_bytes: int
 
     def close(self) -> None:
@@ -111,7 +113,7 @@ def _served(
         name=name,
         version=version,
         policy=batch_policy(opened.config),
-        instances=[InstanceThread(label, instance) for label, instance in opened.instances],
+        instances=[_runner(label, instance) for label, instance in opened.instances],
         statistics=statistics,
         on_closed=opened.model.close,
     )
@@ -129,6 +131,10 @@ def _served(
         load_seconds=load_seconds,
         memory_bytes=opened.memory_bytes,
     )
+
+
+def _runner(label: str, instance: BackendInstance | LoopInstance) -> InstanceThread | LoopRunner:
+    return LoopRunner(label, instance) if isinstance(instance, LoopInstance) else InstanceThread(label, instance)
 
 
 async def _prepare(loader: _Loader, on_warming: Callable[[], None] | None) -> _Opened:
@@ -195,13 +201,13 @@ class _Loader:
         if not devices:
             raise InferenceError(ErrorCode.INVALID_ARG, f"model '{self._name}' has no instance to run on")
         model = self._open_model(backend, draft, devices)
-        instances: list[tuple[str, BackendInstance]] = []
+        instances: list[tuple[str, BackendInstance | LoopInstance]] = []
         try:
             signature = model.signature()
             config = self._completed(signature)
             rules = IoRules(config)
             for label, device in devices_of(config):
-                instances.append((label, reshaping(model.create_instance(device, config), rules)))
+                instances.append((label, reshaping(model.create_instance(device, config, label), rules)))
         except BaseException:
             for _, instance in instances:
                 instance.close()

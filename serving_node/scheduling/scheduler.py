@@ -3,6 +3,9 @@
 The batcher is pure and guarded by one lock. A request is pushed on the loop; batches are formed as late as possible:
 by an instance's own thread when it becomes free, or on the loop when one is idle. Answers of finished batches travel
 back together: one wake-up of the loop however many batches and requests they hold.
+
+Instances that the loop drives need none of this: their next batch is given before the last one is answered. Requests
+whose responses come apart from their batch stay here until the final one; the instance is free as soon as it says so.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from serving_node.core.request import InferenceRequest, InferenceResponse, Timin
 from serving_node.observability.statistics import FailureReason, ModelStatistics
 from serving_node.scheduling.batch import Batch, ReleaseOrder
 from serving_node.scheduling.batcher import Batcher, DynamicBatcher, SingleBatcher
-from serving_node.scheduling.instances import InstanceThread
+from serving_node.scheduling.instances import InstanceThread, LoopRunner
 from serving_node.scheduling.policy import BatchPolicy
 
 log = structlog.get_logger(__name__)
@@ -45,7 +48,7 @@ class Scheduler:
         name: str,
         version: int,
         policy: BatchPolicy | None,
-        instances: Sequence[InstanceThread],
+        instances: Sequence[InstanceThread | LoopRunner],
         statistics: ModelStatistics,
         on_closed: Callable[[], None] | None = None,
     ) -> None:
@@ -72,9 +75,13 @@ class Scheduler:
         self._inflight = 0
         self._stopping = False
         self._closed = False
+        self._down: InferenceError | None = None
         self._drained = asyncio.Event()
         for instance in self._instances:
-            instance.start(self._batch_done)
+            if isinstance(instance, LoopRunner):
+                instance.start(self._runner_done, self._respond_apart, self._runner_changed)
+            else:
+                instance.start(self._batch_done)
 
     def submit(self, request: InferenceRequest) -> None:
         """Queue a validated request.
@@ -83,12 +90,14 @@ class Scheduler:
 
         Raises:
             InferenceError: UNAVAILABLE when the queue is full or the scheduler is stopping; CANCELLED when the
-                request already is.
+                request already is; INTERNAL when what runs the model died and will not be back soon.
         """
         if self._stopping:
             raise request_error(ErrorCode.UNAVAILABLE, request.id, STOPPED)
         if request.cancelled:
             raise InferenceError(ErrorCode.CANCELLED, "")
+        if self._down is not None:
+            raise self._down
         with self._lock:
             self._batcher.push(request, time.monotonic_ns())
             is_idle = bool(self._idle)
@@ -100,6 +109,12 @@ class Scheduler:
             elif not self._pump_is_due:
                 self._pump_is_due = True
                 self._loop.call_soon(self._pump)
+
+    def ready(self) -> bool:
+        """Return whether requests would be answered: an instance lives and its model says that it can."""
+        return not self._stopping and all(
+            instance.instance.ready() for instance in self._instances if isinstance(instance, LoopRunner)
+        )
 
     def pending_count(self) -> int:
         """Return how many requests wait for execution."""
@@ -137,6 +152,8 @@ class Scheduler:
             log.warning("scheduler.close_timed_out", model=self._name, version=self._version, running=self._inflight)
         with self._lock:
             idle, self._idle = self._idle, []
+        # those of the loop can be ended whatever they do; a thread cannot
+        idle += [instance for instance in self._instances if isinstance(instance, LoopRunner) and instance not in idle]
         for instance in idle:
             instance.stop()
         await asyncio.to_thread(_join, idle, max(0.1, deadline - time.monotonic()))
@@ -205,13 +222,68 @@ class Scheduler:
         for request in rejected:
             self._reject(request)
 
+    def _runner_done(self, runner: LoopRunner, batch: Batch, execution: Execution) -> None:
+        """Give the next batch, then answer this one. On the loop."""
+        with self._lock:
+            if not self._closed and runner.instance.usable():
+                self._idle.append(runner)
+            is_waiting = self._batcher.pending > 0
+        if is_waiting:
+            self._pump()
+        if self._order is None:
+            self._answer(execution)
+        else:
+            for released in self._order.finish(batch.ticket, execution):
+                self._answer(released)
+
+    def _runner_changed(self, runner: LoopRunner) -> None:
+        """Use an instance that came back, leave out one that went; when all are gone, let nobody wait for them."""
+        if self._closed:
+            return
+        with self._lock:
+            if runner in self._idle and not runner.instance.usable():
+                self._idle.remove(runner)
+            elif runner not in self._idle and not runner.busy and runner.instance.usable():
+                self._idle.append(runner)
+        error = self._down = self._gone()
+        if error is not None:
+            with self._lock:
+                waiting = self._batcher.take_all()
+            for request in waiting:
+                self._fail(request, error, FailureReason.BACKEND)
+        elif self._idle:
+            self._pump()
+
+    def _gone(self) -> InferenceError | None:
+        """Return why no instance will run anything for a while, None when one will."""
+        reason: InferenceError | None = None
+        for instance in self._instances:
+            reason = instance.instance.gone() if isinstance(instance, LoopRunner) else None
+            if reason is None:
+                return None
+        return reason
+
+    def _respond_apart(self, request: InferenceRequest, response: InferenceResponse) -> None:
+        """Pass on one response of a request that is not answered with its batch. On the loop."""
+        response.model_name, response.model_version, response.id = self._name, self._version, request.id
+        self._statistics.record_response(request, response, time.monotonic_ns())
+        if response.final:
+            self._respond(request, response)
+            return
+        try:
+            request.on_response(response)
+        except Exception:
+            log.exception("scheduler.on_response_failed", model=self._name, version=self._version)
+
     def _answer(self, execution: Execution) -> None:
         now_ns = time.monotonic_ns()
         self._statistics.record_execution(execution, now_ns)
         compute_input_ns = execution.inputs_ready_ns - execution.started_ns
         compute_infer_ns = execution.computed_ns - execution.inputs_ready_ns
         compute_output_ns = execution.finished_ns - execution.computed_ns
-        for request, result in zip(execution.requests, execution.results, strict=True):
+        for position, (request, result) in enumerate(zip(execution.requests, execution.results, strict=True)):
+            if result is None:
+                continue  # answered apart from the batch
             response = InferenceResponse(self._name, self._version, request.id)
             if isinstance(result, InferenceError):
                 response.error = result
@@ -220,6 +292,8 @@ class Scheduler:
                 response.timing = Timing(
                     execution.started_ns - request.queued_ns, compute_input_ns, compute_infer_ns, compute_output_ns
                 )
+            if execution.parameters:
+                response.parameters = execution.parameters.get(position, response.parameters)
             self._respond(request, response)
 
     def _respond(self, request: InferenceRequest, response: InferenceResponse) -> None:
@@ -249,7 +323,7 @@ class Scheduler:
             self._loop.call_soon(self._fail, request, error, FailureReason.CANCELED)
 
 
-def _join(instances: Sequence[InstanceThread], timeout_seconds: float) -> None:
+def _join(instances: Sequence[InstanceThread | LoopRunner], timeout_seconds: float) -> None:
     deadline = time.monotonic() + timeout_seconds
     for instance in instances:
         instance.join(max(0.0, deadline - time.monotonic()))

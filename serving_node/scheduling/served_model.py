@@ -27,6 +27,9 @@ class RequestScheduler(Protocol):
             InferenceError: UNAVAILABLE when the queue is full or the scheduler is stopping.
         """
 
+    def ready(self) -> bool:
+        """Return whether requests would be answered: what runs the model lives, and the model says that it can."""
+
     def pending_count(self) -> int:
         """Return how many requests wait for execution."""
 
@@ -64,6 +67,10 @@ class ServedModel:
     def submit(self, request: InferenceRequest) -> None:
         """Queue a request whose tensors were checked against ``rules``. See ``RequestScheduler.submit``."""
         self.scheduler.submit(request)
+
+    def ready(self) -> bool:
+        """Return whether requests would be answered; False while the process of an instance is being replaced."""
+        return self.scheduler.ready()
 
     async def drain(self, timeout_seconds: float) -> bool:
         """Take no new requests and wait for those inside. Returns False when the time ran out."""

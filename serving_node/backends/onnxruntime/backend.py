@@ -161,7 +161,7 @@ class OnnxModel:
         """Return the file's inputs and outputs."""
         return self._signature
 
-    def create_instance(self, device: Device, config: ModelConfig) -> OnnxInstance:
+    def create_instance(self, device: Device, config: ModelConfig, name: str) -> OnnxInstance:
         """Return an executor on ``device``."""
         settings = self._settings(device, config)
         shares = settings.shares_session
