@@ -166,11 +166,11 @@ class DataPlane:
 
     def statistics(self, name: str, version: str) -> list[grpc_service_pb2.ModelStatistics]:
         """Return statistics of the ready versions; empty strings mean all. Raises InferenceError INVALID_ARG."""
+        number = parse_version(version) if version else None
         models = [model for model in self._repository.models() if not name or model.name == name]
         if name and not models:
             raise InferenceError(ErrorCode.INVALID_ARG, f"requested model '{name}' is not available")
-        if version:
-            number = parse_version(version)
+        if name and number is not None:
             models = [model for model in models if model.version == number]
             if not models:
                 sentence = f"requested model version is not available for model '{name}'"

@@ -61,6 +61,8 @@ class ServingTable:
         """
         model = self._models.get(name)
         if model is None:
+            if version:
+                parse_version(version)  # a malformed version is said first
             raise InferenceError(ErrorCode.NOT_FOUND, f"Request for unknown model: '{name}' is not found")
         if request is not None:
             if self.draining:
