@@ -16,11 +16,12 @@ from google.protobuf.message import DecodeError
 from serving_node.contract.errors import ErrorCode
 from serving_node.contract.proto import grpc_service_pb2 as pb
 from serving_node.core.errors import InferenceError
-from serving_node.core.request import InferenceRequest, InferenceResponse, Parameter, RequestedOutput
+from serving_node.core.request import InferenceRequest, InferenceResponse, RequestedOutput
 from serving_node.core.tensor import NUMPY_DTYPES, Tensor, encode_bytes_elements
 from serving_node.core.varint import encode_varint
 from serving_node.frontends.classification import classify
-from serving_node.frontends.parameters import EMPTY_FINAL, RequestParameters, sort_parameters
+from serving_node.frontends.grpc.parameters import plain_parameters, request_parameters, response_parameters
+from serving_node.frontends.parameters import RequestParameters
 
 Buffer = bytes | bytearray | memoryview
 
@@ -57,17 +58,6 @@ _FIELD_TYPES = {
     "fp64_contents": "FP64",
     "bytes_contents": "BYTES",
 }
-
-
-_PARAMETER_TYPES = {
-    "sequence_id": "int64_param or string_param",
-    "priority": "int64_param or uint64_param",
-    "timeout": "int64_param",
-}
-_RESERVED = (
-    "parameter keys starting with 'triton_' are reserved for Triton usage. Only the following keys starting with"
-    f" 'triton_' are allowed: {EMPTY_FINAL}"
-)
 
 
 class MalformedMessage(Exception):
@@ -154,7 +144,7 @@ class InferCodec:
             text = response.id.encode()
             head = b"".join((head, _RESPONSE_ID, encode_varint(len(text)), text))
         if response.parameters:
-            head += pb.ModelInferResponse(parameters=_parameter_map(response.parameters)).SerializeToString()
+            head += pb.ModelInferResponse(parameters=response_parameters(response.parameters)).SerializeToString()
         parts: list[Buffer] = [head]
         size = len(head)
         for tensor in outputs:
@@ -185,7 +175,7 @@ class InferCodec:
         parsed = pb.ModelInferRequest.FromString(rest)
         inputs = tuple(_input(tensor) for tensor in parsed.inputs)
         outputs = tuple(_output(output) for output in parsed.outputs)
-        parameters = _sort(parsed) if parsed.parameters else self._plain
+        parameters = request_parameters(parsed.parameters) if parsed.parameters else self._plain
         description = _Description(inputs, outputs, parameters)
         if len(rest) <= _MEMO_BYTES:
             if len(self._descriptions) >= _MEMO_ENTRIES:
@@ -273,59 +263,20 @@ def _input(tensor: pb.ModelInferRequest.InferInputTensor) -> _Input:
 
 
 def _output(output: pb.ModelInferRequest.InferRequestedOutputTensor) -> RequestedOutput:
-    parameters = _parameters(output.parameters)
+    parameters = plain_parameters(output.parameters)
     if "shared_memory_region" in parameters:
         region = parameters["shared_memory_region"]
         raise InferenceError(ErrorCode.NOT_FOUND, f"Unable to find shared memory region: '{region}'")
-    classes = parameters.get("classification")
-    if classes is not None:
+    if "classification" in output.parameters:
+        classes = parameters.get("classification")
         if output.parameters["classification"].WhichOneof("parameter_choice") != "int64_param":
             sentence = "invalid value type for 'classification' parameter, expected int64_param"
             raise InferenceError(ErrorCode.INVALID_ARG, sentence)
+        assert classes is not None
         if int(classes) <= 0:
             sentence = "invalid value for 'classification' parameter, expected >= 0"
             raise InferenceError(ErrorCode.INVALID_ARG, sentence)
     return RequestedOutput(output.name, parameters)
-
-
-def _parameters(parameters: object) -> dict[str, Parameter]:
-    found: dict[str, Parameter] = {}
-    for key, value in parameters.items():  # type: ignore[attr-defined]
-        choice = value.WhichOneof("parameter_choice")
-        if choice is not None:
-            found[key] = getattr(value, choice)
-    return found
-
-
-def _sort(request: pb.ModelInferRequest) -> RequestParameters:
-    """Return the request's parameters with Triton's errors for those of the wrong type."""
-    timeout = request.parameters.get("timeout")
-    if timeout is not None and timeout.WhichOneof("parameter_choice") == "uint64_param":
-        raise _wrong_type("timeout", "")
-    parameters = _parameters(request.parameters)
-    priority = parameters.get("priority")
-    if type(priority) is int and priority < 0:
-        raise InferenceError(ErrorCode.INVALID_ARG, "invalid value for 'priority', expected value >= 0.")
-    return sort_parameters(parameters, _wrong_type, reserved=_RESERVED)
-
-
-def _wrong_type(key: str, expected: str) -> InferenceError:
-    wanted = _PARAMETER_TYPES.get(key, "bool_param")
-    return InferenceError(ErrorCode.INVALID_ARG, f"invalid value type for '{key}' parameter, expected {wanted}.")
-
-
-def _parameter_map(parameters: dict[str, Parameter]) -> dict[str, pb.InferParameter]:
-    fields: dict[str, pb.InferParameter] = {}
-    for key, value in parameters.items():
-        if isinstance(value, bool):
-            fields[key] = pb.InferParameter(bool_param=value)
-        elif isinstance(value, int):
-            fields[key] = pb.InferParameter(int64_param=value)
-        elif isinstance(value, float):
-            fields[key] = pb.InferParameter(double_param=value)
-        else:
-            fields[key] = pb.InferParameter(string_param=value)
-    return fields
 
 
 def _tensors(inputs: tuple[_Input, ...], raws: list[memoryview], model: str) -> list[Tensor]:
@@ -352,6 +303,12 @@ def _typed_bytes(described: _Input, contents: pb.InferTensorContents, model: str
     data = b""
     for descriptor, values in contents.ListFields():
         dtype = _TYPED[descriptor.name].get(described.datatype)
+        if data:
+            sentence = (
+                f"unexpected explicit tensor data for input tensor '{described.name}' for model '{model}',"
+                " binary data was already supplied."
+            )
+            raise InferenceError(ErrorCode.INVALID_ARG, sentence)
         if dtype is None:
             sentence = (
                 f"unexpected explicit tensor data for input tensor '{described.name}' for model '{model}' of type"
