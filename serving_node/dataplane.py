@@ -122,6 +122,10 @@ class DataPlane:
         if not request.arrival_ns:
             request.arrival_ns = time.monotonic_ns()
         model = self._repository.resolve(request.model_name, request.model_version, request)
+        if model.decoupled:
+            if request.refuse_decoupled:
+                raise InferenceError(ErrorCode.UNSUPPORTED, request.refuse_decoupled)
+            request.decoupled = True
         model.rules.check(request)
         model.scheduler.submit(request)
 

@@ -80,6 +80,8 @@ class InferenceRequest:
     # The sentence with which a protocol that has one response for each request refuses decoupled models; empty when
     # the caller takes any number of responses.
     refuse_decoupled: str = ""
+    # Set by the dataplane: the model gives any number of responses to this request.
+    decoupled: bool = False
     # Where to note what happens when, for requests that are traced.
     trace: RequestTrace | None = None
     # Asks for one unit of the model, past its routes; only the admin frontend sets it.

@@ -130,6 +130,7 @@ def _served(
         max_batch_size=opened.config.max_batch_size,
         load_seconds=load_seconds,
         memory_bytes=opened.memory_bytes,
+        decoupled=opened.config.model_transaction_policy.decoupled,
     )
 
 

@@ -49,6 +49,7 @@ class ServedModel:
 
     ``unit`` is the control plane's id of the version under its config, empty on a stand-alone node.
     ``config`` is completed and normalised; ``signature`` is what the model file says, if it says anything.
+    ``decoupled``: a request may have any number of responses.
     """
 
     name: str
@@ -63,6 +64,7 @@ class ServedModel:
     max_batch_size: int
     load_seconds: float
     memory_bytes: int
+    decoupled: bool = False
 
     def submit(self, request: InferenceRequest) -> None:
         """Queue a request whose tensors were checked against ``rules``. See ``RequestScheduler.submit``."""
