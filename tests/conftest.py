@@ -10,4 +10,8 @@ from hypothesis import HealthCheck, settings
 # does not fail for a reason that was there before; people and `make test-all` draw new ones.
 settings.register_profile("people", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("people"), derandomize=True)
-settings.load_profile("ci" if os.environ.get("CI") else "people")
+# `make fuzz` draws as many examples as it is told to, for tests that take whatever a stranger sends.
+settings.register_profile(
+    "fuzz", settings.get_profile("people"), max_examples=int(os.environ.get("FUZZ_EXAMPLES", "20000"))
+)
+settings.load_profile("fuzz" if "FUZZ_EXAMPLES" in os.environ else "ci" if os.environ.get("CI") else "people")
