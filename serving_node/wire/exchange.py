@@ -36,6 +36,7 @@ class RequestHead:
     path: bytes
     query: bytes
     headers: dict[bytes, bytes]
+    fields: tuple[tuple[bytes, bytes], ...]  # the headers as sent: names in their own case, repeated ones apart
     content_length: int
     keep_alive: bool
     old: bool  # HTTP/1.0: no chunked answers, keep-alive must be said
@@ -45,9 +46,9 @@ class HttpExchange:
     """One request and its answer. May be answered now or later, from the event loop's thread.
 
     ``path`` and ``query`` are raw (percent-encoded) bytes; ``headers`` has lower-case names, repeated ones joined
-    by ``", "``, and must not be changed. ``body`` owns its memory. ``on_disconnect`` is called at most once, and
-    only while the exchange is unanswered or streaming. ``keep_alive``, ``held``, ``streaming`` and ``done`` belong to
-    the connection.
+    by ``", "``, and must not be changed; ``fields`` has them as they were sent. ``body`` owns its memory.
+    ``on_disconnect`` is called at most once, and only while the exchange is unanswered or streaming.
+    ``keep_alive``, ``held``, ``streaming`` and ``done`` belong to the connection.
     """
 
     __slots__ = (
@@ -55,6 +56,7 @@ class HttpExchange:
         "_old",
         "body",
         "done",
+        "fields",
         "headers",
         "held",
         "keep_alive",
@@ -70,6 +72,7 @@ class HttpExchange:
         self.path = head.path
         self.query = head.query
         self.headers = head.headers
+        self.fields = head.fields
         self.body = memoryview(body)
         self.on_disconnect: Callable[[], None] | None = None
         self._connection = connection

@@ -293,7 +293,7 @@ class Http1Connection(asyncio.BufferedProtocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         """Called by the parser; trailers of chunked bodies come here too and are dropped."""
         if self._head is None:
-            self._header_list.append((name.lower(), value.strip()))
+            self._header_list.append((name, value.strip()))
 
     def on_headers_complete(self) -> None:
         """Called by the parser."""
@@ -353,7 +353,8 @@ class Http1Connection(asyncio.BufferedProtocol):
             self._fail(*_error(431, "Request Header Fields Too Large"))
             return None
         headers: dict[bytes, bytes] = {}
-        for name, value in pairs:
+        for given, value in pairs:
+            name = given.lower()
             headers[name] = headers[name] + b", " + value if name in headers else value
         if not url.startswith(b"/") and url != b"*":
             try:  # absolute form, as sent to proxies
@@ -369,6 +370,7 @@ class Http1Connection(asyncio.BufferedProtocol):
             path=path.partition(b"#")[0],
             query=query,
             headers=headers,
+            fields=tuple(pairs),
             content_length=int(headers.get(b"content-length", b"0") or b"0"),
             keep_alive=parser.should_keep_alive() and not parser.should_upgrade(),
             old=parser.get_http_version() == "1.0",
@@ -412,7 +414,7 @@ class Http1Connection(asyncio.BufferedProtocol):
 
     def _fail(self, status: int, headers: Headers, body: bytes) -> None:
         """Answer a request that was not fully received, after the answers of earlier ones, and close."""
-        head = RequestHead("GET", b"", b"", {}, 0, keep_alive=False, old=False)
+        head = RequestHead("GET", b"", b"", {}, (), 0, keep_alive=False, old=False)
         self._discarding = True
         self._refused = True
         self._own = None

@@ -47,14 +47,14 @@ def test_http_page_names_every_route_and_no_other() -> None:
     frontend = HttpFrontend(cast(Any, MagicMock()))
     calls = documented("http-and-grpc.md")
     for method, path in calls:
-        match = frontend._routes.match(path.encode())
+        match = frontend.routes.match(path.encode())
         assert match is not None, path
         assert method in match.handlers, (method, path)
-    for pattern, handlers in frontend._routes._routes:
-        if "repository/[^/]+/models" in pattern.pattern:
+    for route in frontend.routes.routes:
+        if "repository/[^/]+/models" in route.pattern:
             continue  # a form that is always refused
-        for method in set(handlers) - {"HEAD"}:
-            assert any(m == method and pattern.match(path) for m, path in calls), (method, pattern.pattern)
+        for method in set(route.handlers) - {"HEAD"}:
+            assert any(m == method and route.expression.match(path) for m, path in calls), (method, route.pattern)
 
 
 def test_grpc_page_names_every_method_and_no_other() -> None:

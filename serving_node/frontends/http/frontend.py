@@ -18,10 +18,12 @@ import orjson
 from serving_node.core.errors import InferenceError
 from serving_node.dataplane import DataPlane
 from serving_node.frontends.codec_pool import CodecPool
+from serving_node.frontends.header_forwarding import HeaderForwarding
 from serving_node.frontends.http.answers import JSON_HEADERS, respond_error, respond_failure
 from serving_node.frontends.http.infer import InferHandler
 from serving_node.frontends.http.management import ManagementHandlers
 from serving_node.frontends.http.routes import RouteTable
+from serving_node.frontends.restricted_access import ApiCategory, RestrictedAccess
 from serving_node.wire.exchange import Headers, HttpExchange
 from serving_node.wire.http1 import Http1Limits, Http1Server
 
@@ -38,14 +40,23 @@ class HttpLimits:
 class HttpFrontend:
     """Serves the v2 HTTP protocol from a dataplane."""
 
-    def __init__(self, dataplane: DataPlane, limits: HttpLimits | None = None, pool: CodecPool | None = None) -> None:
+    def __init__(
+        self,
+        dataplane: DataPlane,
+        limits: HttpLimits | None = None,
+        pool: CodecPool | None = None,
+        *,
+        restricted: RestrictedAccess | None = None,
+        forwarding: HeaderForwarding | None = None,
+    ) -> None:
         chosen = limits or HttpLimits()
         used_pool = pool or CodecPool()
         self._own_pool = used_pool if pool is None else None
-        infer = InferHandler(dataplane, used_pool, chosen.max_input_bytes)
-        self._routes = RouteTable()
-        self._routes.add("/v2/models/{m}{v}/infer", POST=infer.serve)
-        ManagementHandlers(dataplane, used_pool).add_routes(self._routes)
+        self._restricted = restricted or None  # one without restrictions is false
+        infer = InferHandler(dataplane, used_pool, chosen.max_input_bytes, forwarding or None)
+        self.routes = RouteTable()
+        self.routes.add("/v2/models/{m}{v}/infer", ApiCategory.INFERENCE, POST=infer.serve)
+        ManagementHandlers(dataplane, used_pool).add_routes(self.routes)
         connection = replace(
             chosen.connection,
             max_body_bytes=2 * chosen.max_input_bytes,
@@ -54,13 +65,15 @@ class HttpFrontend:
         server = Http1Server(self.handle, connection, max_connections=chosen.max_connections)
         self._listener = server.listener
 
-    async def serve(self, host: str, port: int, *, tls: ssl.SSLContext | None = None) -> asyncio.Server:
-        """Listen.
+    async def serve(
+        self, host: str, port: int, *, tls: ssl.SSLContext | None = None, reuse_port: bool = False
+    ) -> asyncio.Server:
+        """Listen. With ``reuse_port`` other processes may listen on the same port.
 
         Raises:
             OSError: the address cannot be bound.
         """
-        return await self._listener.start(host, port, tls=tls)
+        return await self._listener.start(host, port, tls=tls, reuse_port=reuse_port)
 
     async def stop(self, grace_seconds: float) -> None:
         """Stop listening, let running requests finish, close all connections."""
@@ -70,10 +83,15 @@ class HttpFrontend:
 
     def handle(self, exchange: HttpExchange) -> None:
         """Answer one request, now or later."""
-        match = self._routes.match(exchange.path)
+        match = self.routes.match(exchange.path)
         if match is None:
             respond_error(exchange, 404, "Not Found")
             return
+        if self._restricted is not None and match.category is not None:
+            refusal = self._restricted.check(match.category, exchange.headers)
+            if refusal is not None:
+                respond_error(exchange, 403, refusal)
+                return
         handler = match.handlers.get(exchange.method)
         if handler is None:
             respond_error(exchange, 405, "Method Not Allowed", ((b"allow", ", ".join(match.handlers).encode()),))

@@ -14,6 +14,7 @@ from serving_node.core.request import InferenceRequest, InferenceResponse, Reque
 from serving_node.core.tensor import Tensor
 from serving_node.dataplane import DataPlane
 from serving_node.frontends.codec_pool import CodecPool
+from serving_node.frontends.header_forwarding import HeaderForwarding
 from serving_node.frontends.http.answers import JSON_HEADERS, respond_error, respond_failure
 from serving_node.frontends.http.compression import (
     MIN_COMPRESSED_BYTES,
@@ -48,8 +49,11 @@ _MEMO_BYTES = 4096
 class InferHandler:
     """Serves infer requests of all models from one dataplane."""
 
-    def __init__(self, dataplane: DataPlane, pool: CodecPool, max_input_bytes: int) -> None:
+    def __init__(
+        self, dataplane: DataPlane, pool: CodecPool, max_input_bytes: int, forwarding: HeaderForwarding | None = None
+    ) -> None:
         self.dataplane = dataplane
+        self.forwarding = forwarding
         self.pool = pool
         self.max_input_bytes = max_input_bytes
         self.encoder = ResponseEncoder()
@@ -238,6 +242,8 @@ class _Infer:
         if parsed.parameters:
             parameters.apply(request)
         exchange = self._exchange
+        if self._handler.forwarding is not None:
+            request.parameters = {**request.parameters, **self._handler.forwarding.collect(exchange.fields)}
         if STICKY_HEADER in exchange.headers:
             request.sticky_key = exchange.headers[STICKY_HEADER].decode("utf-8", "replace")
         exchange.on_disconnect = request.cancel

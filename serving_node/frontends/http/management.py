@@ -20,6 +20,7 @@ from serving_node.frontends.http.answers import respond_error, respond_failure, 
 from serving_node.frontends.http.request_codec import parse_object
 from serving_node.frontends.http.routes import RouteTable
 from serving_node.frontends.load_parameters import SHARED_MEMORY_DISABLED, TRACE_OFF, LoadParameters
+from serving_node.frontends.restricted_access import ApiCategory
 from serving_node.wire.exchange import HttpExchange
 
 _log = logging.getLogger(__name__)
@@ -37,25 +38,28 @@ class ManagementHandlers:
 
     def add_routes(self, table: RouteTable) -> None:
         """Add all routes, those with fixed words before those with names."""
-        table.add("/v2", GET=self._server_metadata)
-        table.add("/v2/health/live", GET=self._live)
-        table.add("/v2/health/ready", GET=self._ready)
-        table.add("/v2/models/stats", GET=self._statistics)
-        table.add("/v2/models/{m}{v}/stats", GET=self._statistics)
-        table.add("/v2/models/{m}{v}/ready", GET=self._model_ready)
-        table.add("/v2/models/{m}{v}/config", GET=self._model_config)
-        table.add("/v2/models/{m}/trace/setting", GET=self._trace, POST=self._update_trace)
-        table.add("/v2/trace/setting", GET=self._trace, POST=self._update_trace)
-        table.add("/v2/logging", GET=self._log_settings, POST=self._update_log_settings)
-        table.add("/v2/repository(?:/[^/]+)?/index", POST=self._index)
-        table.add("/v2/repository/models/{m}/load", POST=self._load)
-        table.add("/v2/repository/models/{m}/unload", POST=self._unload)
-        table.add("/v2/repository/[^/]+/models/{m}/(?:load|unload)", POST=self._refuse_repository)
+        table.add("/v2", ApiCategory.METADATA, GET=self._server_metadata)
+        table.add("/v2/health/live", ApiCategory.HEALTH, GET=self._live)
+        table.add("/v2/health/ready", ApiCategory.HEALTH, GET=self._ready)
+        table.add("/v2/models/stats", ApiCategory.STATISTICS, GET=self._statistics)
+        table.add("/v2/models/{m}{v}/stats", ApiCategory.STATISTICS, GET=self._statistics)
+        table.add("/v2/models/{m}{v}/ready", ApiCategory.HEALTH, GET=self._model_ready)
+        table.add("/v2/models/{m}{v}/config", ApiCategory.MODEL_CONFIG, GET=self._model_config)
+        table.add("/v2/models/{m}/trace/setting", ApiCategory.TRACE, GET=self._trace, POST=self._update_trace)
+        table.add("/v2/trace/setting", ApiCategory.TRACE, GET=self._trace, POST=self._update_trace)
+        table.add("/v2/logging", ApiCategory.LOGGING, GET=self._log_settings, POST=self._update_log_settings)
+        repository = ApiCategory.MODEL_REPOSITORY
+        table.add("/v2/repository{repo}/index", repository, POST=self._index)
+        table.add("/v2/repository/models/{m}/load", repository, POST=self._load)
+        table.add("/v2/repository/models/{m}/unload", repository, POST=self._unload)
+        table.add("/v2/repository/[^/]+/models/{m}/(?:load|unload)", repository, POST=self._refuse_repository)
         for kind in ("system", "cuda"):
             status = self._system_status if kind == "system" else self._cuda_status
-            table.add(f"/v2/{kind}sharedmemory(?:/region/(?P<name>[^/]+))?/status", GET=status)
-            table.add(f"/v2/{kind}sharedmemory(?:/region/[^/]+)?/(?:register|unregister)", POST=self._no_shared_memory)
-        table.add("/v2/models/{m}{v}", GET=self._model_metadata)
+            prefix, memory = f"/v2/{kind}sharedmemory{{region}}", ApiCategory.SHARED_MEMORY
+            table.add(f"{prefix}/status", memory, GET=status)
+            table.add(f"{prefix}/register", memory, POST=self._no_shared_memory)
+            table.add(f"{prefix}/unregister", memory, POST=self._no_shared_memory)
+        table.add("/v2/models/{m}{v}", ApiCategory.METADATA, GET=self._model_metadata)
 
     # -- server
 
