@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from serving_node.observability.logging import LogFormat
+from serving_node.observability.metrics_config import MetricsConfig, metrics_config
+from serving_node.observability.tracing.options import TraceLevel, TraceOptions, trace_options
 from serving_node.repository.repository import ControlMode
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -56,6 +58,9 @@ class NodeSettings:
     metrics_address: str = ""
     metrics_port: int = 8002
     metrics_interval_ms: int = 2000
+    allow_gpu_metrics: bool = True
+    allow_cpu_metrics: bool = True
+    metrics_settings: tuple[tuple[str, str], ...] = ()
     admin_address: str = "127.0.0.1"
     admin_port: int = 8003
     admin_tls_cert: Path | None = None
@@ -68,6 +73,13 @@ class NodeSettings:
     log_error: bool = True
     log_format: str = "default"
     log_file: str = ""
+    # tracing: the settings of --trace-config, and the deprecated flags of the same
+    trace_config: tuple[tuple[str, str, str], ...] = ()
+    trace_level: tuple[TraceLevel, ...] = ()
+    trace_file: str | None = None
+    trace_rate: int | None = None
+    trace_count: int | None = None
+    trace_log_frequency: int | None = None
 
     @property
     def joined(self) -> bool:
@@ -78,6 +90,31 @@ class NodeSettings:
     def effective_metrics_address(self) -> str:
         """The metrics address; as in Triton the HTTP address unless one is given."""
         return self.metrics_address or self.http_address
+
+    def trace_options(self, environment: Mapping[str, str] | None = None) -> TraceOptions:
+        """Return what is traced and where to, with OpenTelemetry's batch settings from OTEL_BSP_* variables.
+
+        Raises:
+            SettingsError: one sentence.
+        """
+        deprecated = {
+            "file": self.trace_file,
+            "rate": self.trace_rate,
+            "count": self.trace_count,
+            "log_frequency": self.trace_log_frequency,
+        }
+        source = os.environ if environment is None else environment  # noqa: TID251  this is the settings module
+        try:
+            return trace_options(self.trace_config, levels=self.trace_level, deprecated=deprecated, environment=source)
+        except ValueError as error:
+            raise SettingsError(str(error)) from None
+
+    def metrics_config(self) -> MetricsConfig:
+        """Return which metrics are asked for. Raises SettingsError."""
+        try:
+            return metrics_config(self.metrics_settings)
+        except ValueError as error:
+            raise SettingsError(str(error)) from None
 
     def __repr__(self) -> str:
         default = NodeSettings()
@@ -108,6 +145,10 @@ class NodeSettings:
             raise SettingsError(f"--log-format is one of {', '.join(LogFormat)}, not '{self.log_format}'")
         if self.http_max_input_size <= 0:
             raise SettingsError("--http-max-input-size must be positive")
+        if self.metrics_interval_ms <= 0:
+            raise SettingsError("--metrics-interval-ms must be positive")
+        self.trace_options()
+        self.metrics_config()
 
     def _check_role(self) -> None:
         if self.joined and (self.model_repositories or self.load_models):

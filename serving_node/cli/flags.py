@@ -24,6 +24,8 @@ from serving_node.cli.reading import (
     one_of,
     port_range,
 )
+from serving_node.observability.metrics_config import read_metrics_setting
+from serving_node.observability.tracing.options import read_trace_config, read_trace_level
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,23 +155,43 @@ GROUPS: tuple[tuple[str, tuple[Flag, ...]], ...] = (
         "Metrics",
         (
             Flag("allow-metrics", "allow_metrics", boolean, "serve metrics"),
-            _idle("allow-gpu-metrics", boolean, _LATER),
-            _idle("allow-cpu-metrics", boolean, _LATER),
+            Flag("allow-gpu-metrics", "allow_gpu_metrics", boolean, "metrics of the machine's GPUs"),
+            Flag("allow-cpu-metrics", "allow_cpu_metrics", boolean, "metrics of the machine's CPU and memory"),
             Flag("metrics-address", "metrics_address", str, "address of the metrics port, by default that of HTTP"),
             Flag("metrics-port", "metrics_port", integer, "metrics port"),
             Flag("metrics-interval-ms", "metrics_interval_ms", integer, "how often CPU and GPU are looked at"),
-            _idle("metrics-config", str, _LATER),
+            Flag(
+                "metrics-config",
+                "metrics_settings",
+                read_metrics_setting,
+                "counter_latencies, histogram_latencies, summary_latencies (=true or false),"
+                " summary_quantiles=quantile:error,...; repeatable",
+                repeat=True,
+            ),
         ),
     ),
     (
         "Tracing",
         (
-            _idle("trace-config", str, _LATER),
-            _idle("trace-file", str, _LATER),
-            _idle("trace-level", str, _LATER),
-            _idle("trace-rate", integer, _LATER),
-            _idle("trace-count", integer, _LATER),
-            _idle("trace-log-frequency", integer, _LATER),
+            Flag(
+                "trace-config",
+                "trace_config",
+                read_trace_config,
+                "mode=, level=, rate=, count=, triton,file=, triton,log-frequency=, opentelemetry,url=,"
+                " opentelemetry,resource=key=value, opentelemetry,bsp_max_queue_size=,"
+                " opentelemetry,bsp_schedule_delay=, opentelemetry,bsp_max_export_batch_size=; repeatable",
+                repeat=True,
+            ),
+            Flag("trace-file", "trace_file", str, "deprecated: --trace-config triton,file="),
+            Flag("trace-level", "trace_level", read_trace_level, "deprecated: --trace-config level=", repeat=True),
+            Flag("trace-rate", "trace_rate", integer, "deprecated: --trace-config rate="),
+            Flag("trace-count", "trace_count", integer, "deprecated: --trace-config count="),
+            Flag(
+                "trace-log-frequency",
+                "trace_log_frequency",
+                integer,
+                "deprecated: --trace-config triton,log-frequency=",
+            ),
         ),
     ),
     (
