@@ -14,12 +14,14 @@ from serving_node.core.metadata import IndexEntry, ModelMetadata, ServerMetadata
 from serving_node.core.request import InferenceRequest
 from serving_node.observability.logging import LogControl
 from serving_node.observability.metrics import ModelSeries
+from serving_node.observability.tracing.tracer import Tracer
 from serving_node.repository.serving_table import parse_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from serving_node.contract.proto import grpc_service_pb2, model_config_pb2
+    from serving_node.observability.tracing.settings import TraceChanges
     from serving_node.scheduling.served_model import ServedModel
 
 __all__ = [
@@ -96,12 +98,16 @@ class DataPlane:
         server_version: str = "",
         joined: bool = False,
         logs: LogControl | None = None,
+        tracer: Tracer | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._repository = repository
         self._metadata = ServerMetadata(server_name, server_version or _installed_version(), EXTENSIONS)
         self._joined = joined
         self._logs = logs or LogControl()
+        self._tracer = tracer or Tracer()
+        # For frontends: what begins a request's trace, None while nothing is traced.
+        self.tracing: Tracer | None = self._tracer if self._tracer.enabled else None
         self._stopping = False
         self._clock = clock
         # (model, version): its series when it was scraped last, and until when they are shown
@@ -127,6 +133,9 @@ class DataPlane:
                 raise InferenceError(ErrorCode.UNSUPPORTED, request.refuse_decoupled)
             request.decoupled = True
         model.rules.check(request)
+        if request.trace is not None:
+            self._submit_traced(model, request)
+            return
         model.scheduler.submit(request)
 
     def server_live(self) -> bool:
@@ -210,6 +219,43 @@ class DataPlane:
         """
         self._refuse_when_joined()
         return self._logs.update(settings)
+
+    def trace_settings(self, model: str) -> dict[str, list[str]]:
+        """Return the trace settings of a model, or of the server for an empty name.
+
+        Raises:
+            InferenceError: INVALID_ARG, no such model is ready.
+        """
+        self._check_traceable(model)
+        return self._tracer.settings(model)
+
+    def update_trace_settings(self, model: str, changes: TraceChanges) -> dict[str, list[str]]:
+        """Change trace settings and return all. See ``tracing.settings`` for ``changes``.
+
+        Raises:
+            InferenceError: UNAVAILABLE on a joined node; INVALID_ARG, no such model is ready or the values are wrong.
+        """
+        self._check_traceable(model)
+        if changes:
+            self._refuse_when_joined()
+            self._tracer.update(model, changes)
+            self.tracing = self._tracer if self._tracer.enabled else None
+        return self._tracer.settings(model)
+
+    def _check_traceable(self, model: str) -> None:
+        if model and not self.model_ready(model, ""):
+            raise InferenceError(ErrorCode.INVALID_ARG, f"Request for unknown model : {model}")
+
+    @staticmethod
+    def _submit_traced(model: ServedModel, request: InferenceRequest) -> None:
+        trace = request.trace
+        assert trace is not None
+        trace.begin(model.name, str(model.version), request.id, time.monotonic_ns())
+        try:
+            model.scheduler.submit(request)
+        except InferenceError:
+            trace.end(time.monotonic_ns())
+            raise
 
     def model_series(self) -> list[ModelSeries]:
         """Return what the metrics need, one entry for each ready version; units of one version share theirs.

@@ -31,6 +31,7 @@ from serving_node.frontends.http.frontend import HttpFrontend, HttpLimits
 from serving_node.frontends.metrics.frontend import MetricsFrontend
 from serving_node.observability.host import GpuProbe, HostProbe
 from serving_node.observability.logging import LogControl, LogFormat, configure_logging
+from serving_node.observability.tracing.tracer import Tracer, TracingUnavailable, open_tracer
 from serving_node.repository.blob_store import BlobStore
 from serving_node.repository.convergence import Limits
 from serving_node.repository.desired_state import DesiredState
@@ -47,7 +48,9 @@ from serving_node.settings import NodeSettings
 log = structlog.get_logger(__name__)
 
 # Their lines show URLs and headers, and with them presigned signatures and tokens.
-_CHATTY_LIBRARIES = ("httpx2", "httpcore2", "hpack")
+_CHATTY_LIBRARIES = ("httpx2", "httpcore2", "hpack", "urllib3")
+# How long finished traces may take to their file or collector at the end.
+_TRACE_FLUSH_SECONDS = 5.0
 
 
 class StartError(Exception):
@@ -106,13 +109,19 @@ class Server:
         """
         settings = self._settings
         _check_ports_free(settings)
+        tracer = _tracer(settings)
         loader = await self._loader()
         joined = await self._prepare_joined(loader) if settings.joined else None
         local = None if joined else self._local_repository(loader)
         repository: DesiredState | ModelRepository | None = joined.desired if joined else local
         assert repository is not None
-        dataplane = DataPlane(repository, server_name=settings.server_id, joined=settings.joined, logs=self._logs)
-        metrics = MetricsFrontend(dataplane, HostProbe(settings.metrics_interval_ms / 1000))
+        dataplane = DataPlane(
+            repository, server_name=settings.server_id, joined=settings.joined, logs=self._logs, tracer=tracer
+        )
+        host = HostProbe(
+            settings.metrics_interval_ms / 1000, cpu=settings.allow_cpu_metrics, gpu=settings.allow_gpu_metrics
+        )
+        metrics = MetricsFrontend(dataplane, host)
         self._watch_signals()
         try:
             await self._start_repository(joined, local)
@@ -124,6 +133,7 @@ class Server:
                 await self._stop.wait()
         finally:
             is_clean = await self._shut_down(dataplane, repository, joined)
+            await tracer.close(_TRACE_FLUSH_SECONDS)
             metrics.close()
             self._pool.close()
         if self._failure:
@@ -369,6 +379,13 @@ def _locked(state_dir: Path | None) -> Iterator[None]:
         raise StartError(f"another node runs in the state folder {state_dir}") from None
     finally:
         os.close(descriptor)
+
+
+def _tracer(settings: NodeSettings) -> Tracer:
+    try:
+        return open_tracer(settings.trace_options())
+    except TracingUnavailable as error:
+        raise StartError(str(error)) from error
 
 
 def _admin_tls(settings: NodeSettings) -> ssl.SSLContext | None:

@@ -10,7 +10,7 @@ import structlog
 
 from serving_node.core.tensor import Tensor
 from serving_node.core.trace import RequestTrace
-from serving_node.observability.tracing.options import TraceLevel, TraceOptions
+from serving_node.observability.tracing.options import TraceLevel, TraceMode, TraceOptions
 from serving_node.observability.tracing.rows import BeginRow, Row, TensorRow, TimeRow
 from serving_node.observability.tracing.settings import TraceChanges, TraceSetting, TraceSettings
 from serving_node.observability.tracing.trace_file import TraceFile
@@ -34,6 +34,24 @@ class SpanSource(Protocol):
         """Export what waits and end. Blocks for at most that long."""
 
 
+class TracingUnavailable(Exception):
+    """The mode needs what is not installed. One sentence."""
+
+
+def open_tracer(options: TraceOptions) -> Tracer:
+    """Return the tracer of a node. Raises TracingUnavailable."""
+    if options.mode is TraceMode.TRITON:
+        if options.level and not options.file:
+            log.warning("trace.without_file", hint="nothing is traced without --trace-config triton,file=PATH")
+        return Tracer(options)
+    try:
+        from serving_node.observability.tracing.spans import OpenTelemetrySpans
+    except ImportError as error:
+        sentence = f"--trace-config mode=opentelemetry needs OpenTelemetry ({error}): install flotilla[otel]"
+        raise TracingUnavailable(sentence) from error
+    return Tracer(options, OpenTelemetrySpans(options.opentelemetry))
+
+
 class Tracer:
     """Samples requests by the settings of their models. All methods run on the event loop."""
 
@@ -41,12 +59,13 @@ class Tracer:
         self._settings = TraceSettings(options or TraceOptions())
         self._spans = spans
         self._file = TraceFile(options.file if options else "")
+        self._has_place = spans is not None or bool(options and options.file)
         self._last_id = 0
 
     @property
     def enabled(self) -> bool:
         """Tell whether any request may be traced."""
-        return self._settings.enabled
+        return self._has_place and self._settings.enabled
 
     def start(self, model: str, headers: Mapping[bytes, bytes]) -> RequestTrace | None:
         """Return the trace of a request, None when it is not traced. ``headers`` have lower-case names."""
