@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,10 @@ from serving_node.frontends.admin.frontend import AdminFrontend
 from serving_node.frontends.codec_pool import CodecPool
 from serving_node.frontends.grpc.connection import GrpcLimits
 from serving_node.frontends.grpc.frontend import GrpcFrontend
+from serving_node.frontends.header_forwarding import HeaderForwarding
 from serving_node.frontends.http.frontend import HttpFrontend, HttpLimits
 from serving_node.frontends.metrics.frontend import MetricsFrontend
+from serving_node.frontends.restricted_access import RestrictedAccess
 from serving_node.observability.host import GpuProbe, HostProbe
 from serving_node.observability.logging import LogControl, LogFormat, configure_logging
 from serving_node.observability.tracing.tracer import Tracer, TracingUnavailable, open_tracer
@@ -44,6 +47,8 @@ from serving_node.repository.unit_steps import UnitSteps
 from serving_node.scheduling.model_loader import load_served_model
 from serving_node.scheduling.served_model import ServedModel
 from serving_node.settings import NodeSettings
+from serving_node.wire.http1 import Http1Limits
+from serving_node.wire.tls import ALPN_HTTP, TlsError, server_context
 
 log = structlog.get_logger(__name__)
 
@@ -186,9 +191,7 @@ class Server:
         settings = self._settings
         ports: list[_Port] = []
         if settings.allow_http:
-            limits = HttpLimits(max_input_bytes=settings.http_max_input_size)
-            http = HttpFrontend(dataplane, limits, self._pool)
-            ports.append(_Port("http", settings.http_address, settings.http_port, http.serve, http.stop))
+            ports.append(self._http_port(dataplane))
         if settings.allow_grpc:
             grpc = GrpcFrontend(dataplane, GrpcLimits(), self._pool)
             ports.append(_Port("grpc", settings.grpc_address, settings.grpc_port, grpc.serve, grpc.stop))
@@ -206,6 +209,22 @@ class Server:
             )
         return ports
 
+    def _http_port(self, dataplane: DataPlane) -> _Port:
+        settings = self._settings
+        seconds = settings.http_read_timeout_secs
+        connection = Http1Limits(
+            idle_seconds=settings.http_idle_timeout_secs, head_seconds=seconds, body_seconds=seconds
+        )
+        http = HttpFrontend(
+            dataplane,
+            HttpLimits(settings.http_max_input_size, settings.http_max_connections, connection),
+            self._pool,
+            restricted=RestrictedAccess.for_http(settings.http_restricted_api),
+            forwarding=HeaderForwarding(settings.http_header_forward_pattern),
+        )
+        serve = partial(http.serve, reuse_port=settings.reuse_http_port)
+        return _Port("http", settings.http_address, settings.http_port, serve, http.stop, _http_tls(settings))
+
     def _endpoints(self) -> dict[str, str]:
         """Return the URLs by which others reach the ports of this node."""
         settings = self._settings
@@ -219,7 +238,8 @@ class Server:
         for name, port in self._bound.items():
             address = addresses[name]
             host = settings.advertise_host or (socket.gethostname() if address in ("0.0.0.0", "::", "") else address)  # noqa: S104
-            scheme = "https" if name == "admin" and settings.admin_tls_cert else "http"
+            has_tls = (name == "admin" and settings.admin_tls_cert) or (name == "http" and settings.http_use_ssl)
+            scheme = "https" if has_tls else "http"
             endpoints[name] = f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
         return endpoints
 
@@ -388,6 +408,21 @@ def _tracer(settings: NodeSettings) -> Tracer:
         raise StartError(str(error)) from error
 
 
+def _http_tls(settings: NodeSettings) -> ssl.SSLContext | None:
+    if not settings.http_use_ssl or settings.http_server_cert is None or settings.http_server_key is None:
+        return None
+    try:
+        return server_context(
+            settings.http_server_cert,
+            settings.http_server_key,
+            root=settings.http_root_cert,
+            mutual=settings.http_use_ssl_mutual,
+            protocols=ALPN_HTTP,
+        )
+    except TlsError as error:
+        raise StartError(str(error)) from error
+
+
 def _admin_tls(settings: NodeSettings) -> ssl.SSLContext | None:
     if settings.admin_tls_cert is None or settings.admin_tls_key is None:
         return None
@@ -408,7 +443,7 @@ def _check_ports_free(settings: NodeSettings) -> None:
         ("metrics", settings.allow_metrics, settings.effective_metrics_address, settings.metrics_port),
         ("admin", settings.joined, settings.admin_address, settings.admin_port),
     ):
-        if not used or not port:
+        if not used or not port or (name == "http" and settings.reuse_http_port):
             continue
         try:
             family, kind, protocol, _, place = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0]

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
+from serving_node.frontends.restricted_access import RestrictedAccess, RestrictedGroup
 from serving_node.observability.logging import LogFormat
 from serving_node.observability.metrics_config import MetricsConfig, metrics_config
 from serving_node.observability.tracing.options import TraceLevel, TraceOptions, trace_options
@@ -51,6 +52,17 @@ class NodeSettings:
     http_address: str = "0.0.0.0"  # noqa: S104  Triton's default: inference is served to everybody who can reach it
     http_port: int = 8000
     http_max_input_size: int = 64 * 1024 * 1024
+    http_max_connections: int = 16384
+    http_idle_timeout_secs: int = 300
+    http_read_timeout_secs: int = 30
+    http_header_forward_pattern: str = ""
+    http_restricted_api: tuple[RestrictedGroup, ...] = ()
+    reuse_http_port: bool = False
+    http_use_ssl: bool = False
+    http_use_ssl_mutual: bool = False
+    http_server_cert: Path | None = None
+    http_server_key: Path | None = None
+    http_root_cert: Path | None = None
     allow_grpc: bool = True
     grpc_address: str = "0.0.0.0"  # noqa: S104
     grpc_port: int = 8001
@@ -143,12 +155,31 @@ class NodeSettings:
             raise SettingsError("--exit-timeout-secs must not be negative")
         if self.log_format not in list(LogFormat):
             raise SettingsError(f"--log-format is one of {', '.join(LogFormat)}, not '{self.log_format}'")
-        if self.http_max_input_size <= 0:
-            raise SettingsError("--http-max-input-size must be positive")
+        self._check_http()
         if self.metrics_interval_ms <= 0:
             raise SettingsError("--metrics-interval-ms must be positive")
         self.trace_options()
         self.metrics_config()
+
+    def _check_http(self) -> None:
+        for flag, value in (
+            ("max-input-size", self.http_max_input_size),
+            ("max-connections", self.http_max_connections),
+            ("idle-timeout-secs", self.http_idle_timeout_secs),
+            ("read-timeout-secs", self.http_read_timeout_secs),
+        ):
+            if value <= 0:
+                raise SettingsError(f"--http-{flag} must be positive")
+        try:
+            RestrictedAccess.for_http(self.http_restricted_api)
+        except ValueError as error:
+            raise SettingsError(str(error)) from None
+        if self.http_use_ssl and (self.http_server_cert is None or self.http_server_key is None):
+            raise SettingsError("--http-use-ssl needs --http-server-cert and --http-server-key")
+        if self.http_use_ssl_mutual and (not self.http_use_ssl or self.http_root_cert is None):
+            raise SettingsError("--http-use-ssl-mutual needs --http-use-ssl and --http-root-cert")
+        if self.http_server_cert and not self.http_use_ssl:
+            raise SettingsError("--http-server-cert needs --http-use-ssl: without it the port would not speak TLS")
 
     def _check_role(self) -> None:
         if self.joined and (self.model_repositories or self.load_models):

@@ -35,7 +35,7 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str] | None = None
             texts, source = given[flag.name], f"--{flag.name}"
         elif flag.setting and flag.name in from_environment:
             text = from_environment[flag.name]
-            texts = [part for part in text.split(",") if part] if flag.repeat else [text]
+            texts = [part for part in text.split(flag.separator) if part] if flag.repeat else [text]
             source = f"NODE_{flag.name.upper().replace('-', '_')}"
         else:
             continue

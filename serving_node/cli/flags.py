@@ -16,6 +16,7 @@ from serving_node.cli.reading import (
     config_name,
     control_mode,
     device_amount,
+    header_pattern,
     integer,
     label,
     level,
@@ -24,6 +25,7 @@ from serving_node.cli.reading import (
     one_of,
     port_range,
 )
+from serving_node.frontends.restricted_access import parse_group
 from serving_node.observability.metrics_config import read_metrics_setting
 from serving_node.observability.tracing.options import read_trace_config, read_trace_level
 
@@ -41,6 +43,7 @@ class Flag:
     read: Callable[[str], Any]
     help: str
     repeat: bool = False
+    separator: str = ","  # between values in the environment
     why: str = ""
     refused: bool = False
 
@@ -103,11 +106,31 @@ GROUPS: tuple[tuple[str, tuple[Flag, ...]], ...] = (
             Flag("allow-http", "allow_http", boolean, "serve HTTP"),
             Flag("http-address", "http_address", str, "address of the HTTP port"),
             Flag("http-port", "http_port", integer, "HTTP port"),
-            _idle("reuse-http-port", boolean, _LATER),
-            _idle("http-header-forward-pattern", str, _LATER),
+            Flag("reuse-http-port", "reuse_http_port", boolean, "let other processes listen on the HTTP port too"),
+            Flag(
+                "http-header-forward-pattern",
+                "http_header_forward_pattern",
+                header_pattern,
+                "forward headers whose name this regular expression matches to models as parameters",
+            ),
             _idle("http-thread-count", integer, _NO_THREADS),
             Flag("http-max-input-size", "http_max_input_size", integer, "largest request body in bytes"),
-            _refused("http-restricted-api", _OPEN, str),
+            Flag(
+                "http-restricted-api",
+                "http_restricted_api",
+                parse_group,
+                "api,api:header=value: parts of the protocol that want this header; repeatable, ';' in the environment",
+                repeat=True,
+                separator=";",
+            ),
+            Flag("http-use-ssl", "http_use_ssl", boolean, "speak TLS on the HTTP port"),
+            Flag("http-use-ssl-mutual", "http_use_ssl_mutual", boolean, "ask HTTP clients for a certificate"),
+            Flag("http-server-cert", "http_server_cert", Path, "certificate chain of the HTTP port, PEM"),
+            Flag("http-server-key", "http_server_key", Path, "private key of the HTTP port, PEM"),
+            Flag("http-root-cert", "http_root_cert", Path, "certificates that sign those of HTTP clients, PEM"),
+            Flag("http-max-connections", "http_max_connections", integer, "most HTTP connections at a time"),
+            Flag("http-idle-timeout-secs", "http_idle_timeout_secs", integer, "close idle HTTP connections after"),
+            Flag("http-read-timeout-secs", "http_read_timeout_secs", integer, "time for a head, and extra for a body"),
         ),
     ),
     (

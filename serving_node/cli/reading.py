@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
+from serving_node.frontends.header_forwarding import HeaderForwarding
 from serving_node.repository.repository import ControlMode
 
 TRUE = ("true", "on", "1")
@@ -18,6 +19,12 @@ def boolean(text: str) -> bool:
     if lowered in FALSE:
         return False
     raise ValueError(f"'{text}' is neither true nor false")
+
+
+def header_pattern(text: str) -> str:
+    """Read a regular expression for names of headers."""
+    HeaderForwarding(text)
+    return text
 
 
 def integer(text: str) -> int:

@@ -81,7 +81,13 @@ def test_parse_command_line_wins_over_environment_over_default(folder: str) -> N
         (["--state-dir={0}", "--admin-tls-cert={0}/c", "--admin-tls-key={0}/k"], "does not exist"),
         (["--state-dir={0}", "--label=zone"], "not of the form key=value"),
         (["--model-repository={0}", "--grpc-use-ssl=true"], "--grpc-use-ssl is not supported"),
-        (["--model-repository={0}", "--http-restricted-api=a:b=c"], "would leave a port open"),
+        (["--model-repository={0}", "--http-restricted-api=a:b=c"], "unknown restricted api 'a'"),
+        (["--model-repository={0}", "--http-restricted-api=health"], "option format is"),
+        (["--model-repository={0}", "--http-header-forward-pattern=("], "not a regular expression"),
+        (["--model-repository={0}", "--http-use-ssl"], "needs --http-server-cert and --http-server-key"),
+        (["--model-repository={0}", "--http-use-ssl-mutual"], "needs --http-use-ssl and --http-root-cert"),
+        (["--model-repository={0}", "--http-server-cert=c"], "needs --http-use-ssl"),
+        (["--model-repository={0}", "--http-idle-timeout-secs=0"], "must be positive"),
     ],
 )
 def test_parse_refuses_with_a_sentence(folder: str, arguments: list[str], sentence: str) -> None:
@@ -133,3 +139,12 @@ def test_main_help_names_every_flag(capsys: pytest.CaptureFixture[str]) -> None:
         main(["--help"])
     assert caught.value.code == 0
     assert "--model-repository" in capsys.readouterr().out
+
+
+def test_restricted_parts_come_from_several_flags_or_one_variable(folder: str) -> None:
+    flags = ["--http-restricted-api=health,metadata:a=1", "--http-restricted-api", "trace:b=2,3"]
+    settings = parse([f"--model-repository={folder}", *flags], {}).settings
+    variable = {"NODE_HTTP_RESTRICTED_API": "health,metadata:a=1;trace:b=2,3"}
+    assert parse([f"--model-repository={folder}"], variable).settings == settings
+    assert [group.value for group in settings.http_restricted_api] == ["1", "2,3"]
+    assert "2,3" not in repr(settings), "what is logged at the start has no secrets"
