@@ -7,12 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from serving_node.core.errors import InferenceError
 from serving_node.core.tensor import Tensor
 from serving_node.core.trace import RequestTrace
 
 Parameter = bool | int | float | str
+
+
+class Lease(Protocol):
+    """Memory of the caller's that a request reads its inputs from, or has outputs written to."""
+
+    def store(self, tensor: Tensor) -> bool:
+        """Write an output where the caller wants it; False when that is the response. Raises InferenceError."""
+
+    def release(self) -> None:
+        """Give the memory back. Idempotent."""
 
 
 @dataclass(slots=True)
@@ -84,6 +95,8 @@ class InferenceRequest:
     decoupled: bool = False
     # Where to note what happens when, for requests that are traced.
     trace: RequestTrace | None = None
+    # Set by frontends for requests that use shared memory; they release it when the final response is out.
+    lease: Lease | None = None
     # Asks for one unit of the model, past its routes; only the admin frontend sets it.
     unit: str = ""
     # Filled by the dataplane: rows of the batch dimension, 1 when the model has none; and what must be equal

@@ -23,7 +23,9 @@ from serving_node.frontends.http.answers import JSON_HEADERS, respond_error, res
 from serving_node.frontends.http.infer import InferHandler
 from serving_node.frontends.http.management import ManagementHandlers
 from serving_node.frontends.http.routes import RouteTable
+from serving_node.frontends.http.shared_memory import SharedMemoryHandlers
 from serving_node.frontends.restricted_access import ApiCategory, RestrictedAccess
+from serving_node.frontends.shared_memory import SharedMemory
 from serving_node.wire.exchange import Headers, HttpExchange
 from serving_node.wire.http1 import Http1Limits, Http1Server
 
@@ -48,14 +50,16 @@ class HttpFrontend:
         *,
         restricted: RestrictedAccess | None = None,
         forwarding: HeaderForwarding | None = None,
+        memory: SharedMemory | None = None,
     ) -> None:
         chosen = limits or HttpLimits()
         used_pool = pool or CodecPool()
         self._own_pool = used_pool if pool is None else None
         self._restricted = restricted or None  # one without restrictions is false
-        infer = InferHandler(dataplane, used_pool, chosen.max_input_bytes, forwarding or None)
+        infer = InferHandler(dataplane, used_pool, chosen.max_input_bytes, forwarding or None, memory)
         self.routes = RouteTable()
         self.routes.add("/v2/models/{m}{v}/infer", ApiCategory.INFERENCE, POST=infer.serve)
+        SharedMemoryHandlers(memory or SharedMemory.disabled()).add_routes(self.routes)
         ManagementHandlers(dataplane, used_pool).add_routes(self.routes)
         connection = replace(
             chosen.connection,

@@ -33,6 +33,7 @@ from serving_node.frontends.http.response_codec import (
     write_all_data,
 )
 from serving_node.frontends.parameters import STICKY_HEADER, RequestParameters, sort_parameters
+from serving_node.frontends.shared_memory import RegionLease, SharedMemory
 from serving_node.frontends.single_response import SingleResponse
 from serving_node.wire.exchange import Buffer, HttpExchange
 
@@ -50,9 +51,15 @@ class InferHandler:
     """Serves infer requests of all models from one dataplane."""
 
     def __init__(
-        self, dataplane: DataPlane, pool: CodecPool, max_input_bytes: int, forwarding: HeaderForwarding | None = None
+        self,
+        dataplane: DataPlane,
+        pool: CodecPool,
+        max_input_bytes: int,
+        forwarding: HeaderForwarding | None = None,
+        memory: SharedMemory | None = None,
     ) -> None:
         self.dataplane = dataplane
+        self.memory = memory or SharedMemory.disabled()
         self.forwarding = forwarding
         self.pool = pool
         self.max_input_bytes = max_input_bytes
@@ -100,7 +107,7 @@ class InferHandler:
 class _Infer:
     """One infer request on its way through the stages: parse, infer, encode, compress."""
 
-    __slots__ = ("_exchange", "_handler", "_model", "_parsed", "_single", "_version")
+    __slots__ = ("_exchange", "_handler", "_lease", "_model", "_parsed", "_single", "_version")
 
     def __init__(self, handler: InferHandler, exchange: HttpExchange, model: str, version: str) -> None:
         self._handler = handler
@@ -109,6 +116,7 @@ class _Infer:
         self._version = version
         self._parsed: ParsedRequest | None = None
         self._single: SingleResponse | None = None
+        self._lease: RegionLease | None = None
 
     def guard(self, stage: Callable[[], None]) -> None:
         """Run a stage that is not under the eyes of the frontend's own error handling."""
@@ -144,13 +152,29 @@ class _Infer:
             )
             return
         parsed, parameters = self._handler.parse(text)
-        self._submit(parsed, parameters, self._tensors(parsed, binary))
+        self._take(parsed, parameters, binary)
 
     def _parsed_elsewhere(self, parsed: ParsedRequest | None, error: Exception | None, binary: memoryview) -> None:
         if error is not None:
             raise error
         assert parsed is not None
-        self._submit(parsed, sort_parameters(parsed.parameters, wrong_type), self._tensors(parsed, binary))
+        self._take(parsed, sort_parameters(parsed.parameters, wrong_type), binary)
+
+    def _take(self, parsed: ParsedRequest, parameters: RequestParameters, binary: memoryview) -> None:
+        """Collect the tensors and submit the request; give shared memory back when either is refused."""
+        if not parsed.uses_regions:
+            self._submit(parsed, parameters, self._tensors(parsed, binary))
+            return
+        self._lease = lease = self._handler.memory.lease()
+        try:
+            tensors = self._tensors(parsed, binary)
+            for output in parsed.outputs:
+                if output.part is not None:
+                    lease.direct(output.name, output.part)
+            self._submit(parsed, parameters, tensors)
+        except BaseException:
+            lease.release()
+            raise
 
     def _json_bytes(self, size: int) -> int:
         """Return how much of the body is JSON; 0 means a raw binary request."""
@@ -182,7 +206,10 @@ class _Infer:
         limit = self._handler.max_input_bytes
         for described in parsed.inputs:
             data: memoryview | bytes
-            if described.data is not None:
+            if described.part is not None:
+                assert self._lease is not None
+                data = self._lease.read(described.part)
+            elif described.data is not None:
                 data = described.data
                 self._check_size(f"JSON tensor '{described.name}'", len(data), limit)
             else:
@@ -236,7 +263,9 @@ class _Infer:
 
     def _submit(self, parsed: ParsedRequest, parameters: RequestParameters, tensors: list[Tensor]) -> None:
         self._parsed = parsed
-        request = InferenceRequest(self._model, self._version, tensors, self.on_response, parsed.id)
+        lease = self._lease
+        on_response = self.on_response if lease is None else lease.until_final(self.on_response)
+        request = InferenceRequest(self._model, self._version, tensors, on_response, parsed.id)
         if parsed.outputs:
             request.outputs = [RequestedOutput(output.name, dict(output.parameters)) for output in parsed.outputs]
         if parsed.parameters:
@@ -274,7 +303,7 @@ class _Infer:
     def _encode(self, response: InferenceResponse) -> None:
         handler, parsed = self._handler, self._parsed
         assert parsed is not None
-        outputs = choose_outputs(response, parsed.outputs, parsed.is_binary, handler.is_batched)
+        outputs = choose_outputs(response, parsed.outputs, parsed.is_binary, handler.is_batched, self._lease)
         as_json = [output.tensor for output in outputs if not output.is_binary]
         size = sum(len(tensor.data) for tensor in as_json)
         if size <= LARGE_JSON_BYTES:

@@ -17,6 +17,7 @@ from serving_node.contract.errors import ErrorCode
 from serving_node.core.errors import InferenceError
 from serving_node.core.request import Parameter
 from serving_node.core.tensor import NUMPY_DTYPES, encode_bytes_elements
+from serving_node.frontends.shared_memory import Slice
 
 _MAX_DEPTH = 100
 _UINT64_MAX = 2**64 - 1
@@ -30,33 +31,36 @@ _INTEGERS: frozenset[type] = frozenset({int})
 
 @dataclass(frozen=True, slots=True)
 class ParsedInput:
-    """One input. Its bytes are in ``data``, or the next ``binary_bytes`` of the binary part of the body."""
+    """One input. Its bytes are in ``data``, in ``part`` of a region, or the next of the body's binary part."""
 
     name: str
     datatype: str
     shape: tuple[int, ...]
     binary_bytes: int
     data: bytes | None
+    part: Slice | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedOutput:
-    """One requested output; ``is_binary`` None means: as the request says for all."""
+    """One requested output; ``is_binary`` None means: as the request says for all. ``part`` is where it is written."""
 
     name: str
     is_binary: bool | None
     parameters: dict[str, Parameter]
+    part: Slice | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedRequest:
-    """The JSON part of an infer request."""
+    """The JSON part of an infer request. ``uses_regions``: a tensor is in shared memory."""
 
     id: str
     inputs: tuple[ParsedInput, ...]
     outputs: tuple[ParsedOutput, ...]
     parameters: dict[str, Parameter]
     is_binary: bool
+    uses_regions: bool = False
 
     @property
     def is_description(self) -> bool:
@@ -80,22 +84,24 @@ def parse_infer(text: bytes | memoryview) -> ParsedRequest:
     request_id = document.get("id", "")
     if not isinstance(request_id, str):
         raise wrong_type("id", "string")
-    return ParsedRequest(
-        request_id,
-        tuple(_parse_input(item) for item in _array(document, "inputs")),
-        tuple(_parse_output(item) for item in _array(document, "outputs")) if "outputs" in document else (),
-        parameters,
-        default,
-    )
+    inputs = tuple(_parse_input(item) for item in _array(document, "inputs"))
+    outputs = tuple(_parse_output(item) for item in _array(document, "outputs")) if "outputs" in document else ()
+    uses_regions = any(tensor.part for tensor in inputs) or any(output.part for output in outputs)
+    return ParsedRequest(request_id, inputs, outputs, parameters, default, uses_regions)
+
+
+def parse_json(text: bytes | memoryview) -> Any:
+    """Return a JSON value. Raises InferenceError INTERNAL."""
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        sentence = f"failed to parse the request JSON buffer: {error.msg} at {error.pos}"
+        raise InferenceError(ErrorCode.INTERNAL, sentence) from None
 
 
 def parse_object(text: bytes | memoryview) -> dict[str, Any]:
     """Return a JSON object. Raises InferenceError INTERNAL."""
-    try:
-        document = orjson.loads(text)
-    except orjson.JSONDecodeError as error:
-        sentence = f"failed to parse the request JSON buffer: {error.msg} at {error.pos}"
-        raise InferenceError(ErrorCode.INTERNAL, sentence) from None
+    document = parse_json(text)
     if not isinstance(document, dict):
         raise InferenceError(ErrorCode.INTERNAL, "failed to parse the request JSON buffer: not an object at 0")
     return document
@@ -133,7 +139,8 @@ def _parse_output(document: Any) -> ParsedOutput:
     name = _text(document, "name")
     parameters = _parameters(document)
     if "shared_memory_region" in parameters:
-        raise _no_region(parameters["shared_memory_region"])
+        _check_region_output(parameters)
+    part = _part(parameters)
     is_binary = parameters.pop("binary_data", None)
     if is_binary is not None and not isinstance(is_binary, bool):
         raise wrong_type("binary_data", "boolean")
@@ -144,7 +151,38 @@ def _parse_output(document: Any) -> ParsedOutput:
             raise InferenceError(ErrorCode.INTERNAL, sentence)
         if classes == 0:
             del parameters["classification"]
-    return ParsedOutput(name, is_binary, parameters)
+    return ParsedOutput(name, is_binary, parameters, part)
+
+
+def _check_region_output(parameters: dict[str, Parameter]) -> None:
+    """Refuse what an output in shared memory cannot also be."""
+    if "classification" in parameters:
+        sentence = "Output can't set both 'shared_memory_region' and 'classification'"
+        raise InferenceError(ErrorCode.INVALID_ARG, sentence)
+    is_binary = parameters.get("binary_data", False)
+    if not isinstance(is_binary, bool):
+        sentence = "Unable to set 'binary_data': attempt to access JSON non-boolean as boolean"
+        raise InferenceError(ErrorCode.INTERNAL, sentence)
+    if is_binary:
+        sentence = "Output can't set both 'shared_memory_region' and 'binary_data'"
+        raise InferenceError(ErrorCode.INVALID_ARG, sentence)
+
+
+def _part(parameters: dict[str, Parameter]) -> Slice | None:
+    """Take the shared memory parameters out and return what they mean, None without a region."""
+    region = parameters.pop("shared_memory_region", None)
+    if region is not None and not isinstance(region, str):
+        raise wrong_type("shared_memory_region", "string")
+    offset = _unsigned(parameters, "shared_memory_offset")
+    size = _unsigned(parameters, "shared_memory_byte_size")
+    return None if region is None else Slice(region, offset, size)
+
+
+def _unsigned(parameters: dict[str, Parameter], key: str) -> int:
+    value = parameters.pop(key, 0)
+    if type(value) is not int or not 0 <= value <= _UINT64_MAX:
+        raise wrong_type(key, "unsigned-integer")
+    return value
 
 
 def _parse_input(document: Any) -> ParsedInput:
@@ -154,12 +192,13 @@ def _parse_input(document: Any) -> ParsedInput:
         raise InferenceError(ErrorCode.INVALID_ARG, f"invalid datatype for input {name}")
     shape = _shape(document)
     parameters = _parameters(document)
-    if "shared_memory_region" in parameters and "data" not in document and "binary_data_size" not in parameters:
-        raise _no_region(parameters["shared_memory_region"])
     sources = ["data"] if "data" in document else []
     sources += [key for key in ("binary_data_size", "shared_memory_region") if key in parameters]
     if len(sources) != 1:
         raise _bad_sources(sources)
+    part = None if "binary_data_size" in parameters else _part(parameters)
+    if part is not None:
+        return ParsedInput(name, datatype, shape, 0, None, part)
     if "data" in document:
         return ParsedInput(name, datatype, shape, 0, _data_bytes(name, datatype, shape, document["data"]))
     size = parameters["binary_data_size"]
@@ -260,10 +299,6 @@ def wrong_type(key: str, expected: str) -> InferenceError:
     """Return Triton's error for a member of the wrong JSON type."""
     sentence = f"Unable to parse '{key}': attempt to access JSON non-{expected} as {expected}"
     return InferenceError(ErrorCode.INTERNAL, sentence)
-
-
-def _no_region(region: Parameter) -> InferenceError:
-    return InferenceError(ErrorCode.NOT_FOUND, f"Unable to find shared memory region: '{region}'")
 
 
 def _bad_sources(sources: list[str]) -> InferenceError:

@@ -10,7 +10,7 @@ import orjson
 
 from serving_node.contract.errors import ErrorCode
 from serving_node.core.errors import InferenceError
-from serving_node.core.request import InferenceResponse
+from serving_node.core.request import InferenceResponse, Lease
 from serving_node.core.tensor import NUMPY_DTYPES, Tensor, decode_bytes_elements
 from serving_node.frontends.classification import classify
 from serving_node.frontends.http.request_codec import ParsedOutput
@@ -23,10 +23,11 @@ LARGE_JSON_BYTES = 512 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """One output to send, and how."""
+    """One output to send, and how. ``is_stored``: its data are in shared memory already."""
 
     tensor: Tensor
     is_binary: bool
+    is_stored: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +44,12 @@ def choose_outputs(
     wanted: tuple[ParsedOutput, ...],
     default_binary: bool,
     is_batched: Callable[[str, str], bool],
+    lease: Lease | None = None,
 ) -> list[Chosen]:
-    """Return the requested outputs (all without a request), classified where that was asked.
+    """Return the requested outputs (all without a request), classified or written to shared memory where asked.
 
     Raises:
-        InferenceError: a classification cannot be made.
+        InferenceError: a classification cannot be made, or an output does not fit its place.
     """
     if not wanted:
         return [Chosen(tensor, default_binary) for tensor in response.outputs]
@@ -56,6 +58,9 @@ def choose_outputs(
     for tensor in response.outputs:
         output = by_name.get(tensor.name)
         if output is None:
+            continue
+        if lease is not None and lease.store(tensor):
+            chosen.append(Chosen(Tensor(tensor.name, tensor.datatype, tensor.shape, b""), True, is_stored=True))
             continue
         classes = output.parameters.get("classification")
         if classes is not None:
@@ -97,7 +102,7 @@ class ResponseEncoder:
         key = (
             response.model_name,
             response.model_version,
-            *[(c.tensor.name, c.tensor.datatype, c.tensor.shape, len(c.tensor.data)) for c in outputs],
+            *[(c.tensor.name, c.tensor.datatype, c.tensor.shape, len(c.tensor.data), c.is_stored) for c in outputs],
         )
         text = self._memo.get(key)
         if text is None:
@@ -119,6 +124,8 @@ def _write(response: InferenceResponse, outputs: list[Chosen], texts: list[bytes
 def _write_output(output: Chosen, text: bytes | None) -> bytes:
     tensor = output.tensor
     head: dict[str, object] = {"name": tensor.name, "datatype": tensor.datatype, "shape": tensor.shape}
+    if output.is_stored:
+        return orjson.dumps(head)
     if output.is_binary:
         head["parameters"] = {"binary_data_size": len(tensor.data)}
         return orjson.dumps(head)
