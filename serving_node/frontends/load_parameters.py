@@ -1,6 +1,6 @@
 """What is the same in the management calls of HTTP and gRPC.
 
-Source: Triton's extensions for the repository, tracing and shared memory.
+Source: Triton's extensions for the repository and shared memory.
 """
 
 from __future__ import annotations
@@ -11,16 +11,6 @@ from serving_node.contract.errors import ErrorCode
 from serving_node.core.errors import InferenceError
 
 SHARED_MEMORY_DISABLED = "Client shared memory is disabled. Start the server with '--allow-client-shm=true' to enable."
-
-# What the trace extension answers while nothing is traced.
-TRACE_OFF: dict[str, list[str]] = {
-    "trace_level": ["OFF"],
-    "trace_rate": ["1000"],
-    "trace_count": ["-1"],
-    "log_frequency": ["0"],
-    "trace_file": [""],
-    "trace_mode": ["triton"],
-}
 
 
 @dataclass(slots=True)

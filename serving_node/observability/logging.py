@@ -12,25 +12,17 @@ import sys
 from collections import deque
 from collections.abc import MutableMapping
 from datetime import UTC, datetime
-from enum import StrEnum
 from typing import Any, TextIO
 
 import structlog
 
-from serving_node.contract.errors import ErrorCode
-from serving_node.core.errors import InferenceError
+from serving_node.observability.log_settings import LogFormat, check
+
+__all__ = ["LogBuffer", "LogControl", "LogFormat", "configure_logging"]
 
 _SECRET_WORDS = ("token", "secret", "password", "authorization", "api_key")
 _LINE_LIMIT = 4000
 _SETTINGS_OF_LEVEL = ((logging.ERROR, "log_error"), (logging.WARNING, "log_warning"), (logging.INFO, "log_info"))
-
-
-class LogFormat(StrEnum):
-    """How a line looks: Triton's two formats, and JSON for machines."""
-
-    DEFAULT = "default"
-    ISO8601 = "ISO8601"
-    JSON = "json"
 
 
 class LogBuffer:
@@ -75,8 +67,7 @@ class LogControl:
         Raises:
             InferenceError: UNSUPPORTED for the log file; INVALID_ARG for unknown names and wrong values.
         """
-        for name, value in changes.items():
-            _check_setting(name, value)
+        check(changes)
         self._settings.update(changes)
         logging.getLogger().setLevel(logging.DEBUG if self._settings["log_verbose_level"] else logging.INFO)
         return self.settings()
@@ -192,19 +183,3 @@ def _plain(value: Any) -> str:
 
 def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=not text.isprintable())
-
-
-def _check_setting(name: str, value: Any) -> None:
-    if name == "log_file":
-        sentence = "log file location can not be updated through network protocol"
-        raise InferenceError(ErrorCode.UNSUPPORTED, sentence)
-    if name in ("log_info", "log_warning", "log_error"):
-        acceptable = isinstance(value, bool)
-    elif name == "log_verbose_level":
-        acceptable = isinstance(value, int) and not isinstance(value, bool) and value >= 0
-    elif name == "log_format":
-        acceptable = value in list(LogFormat)
-    else:
-        raise InferenceError(ErrorCode.INVALID_ARG, f"unknown log setting '{name}'")
-    if not acceptable:
-        raise InferenceError(ErrorCode.INVALID_ARG, f"invalid value {value!r} for log setting '{name}'")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
 _SWITCHES = ("counter_latencies", "histogram_latencies", "summary_latencies")
 
@@ -39,7 +40,8 @@ def metrics_config(settings: Iterable[tuple[str, str]]) -> MetricsConfig:
         if setting in _SWITCHES:
             if value not in ("true", "false"):
                 raise ValueError(f"--metrics-config {setting}: '{value}' is neither true nor false")
-            config = replace(config, **{setting: value == "true"})
+            changes: dict[str, Any] = {setting: value == "true"}
+            config = replace(config, **changes)
         elif setting == "summary_quantiles":
             config = replace(config, quantiles=tuple(_quantile(pair) for pair in value.split(",")))
         else:

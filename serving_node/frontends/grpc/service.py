@@ -15,9 +15,12 @@ from serving_node.contract.proto import health_pb2
 from serving_node.core.errors import InferenceError
 from serving_node.dataplane import DataPlane
 from serving_node.frontends.grpc.connection import Method
-from serving_node.frontends.grpc.infer import InferService
+from serving_node.frontends.grpc.infer import UNPARSABLE, InferService
 from serving_node.frontends.grpc.status import STATUS_OF
-from serving_node.frontends.load_parameters import SHARED_MEMORY_DISABLED, TRACE_OFF, LoadParameters
+from serving_node.frontends.grpc.stream import open_stream
+from serving_node.frontends.load_parameters import SHARED_MEMORY_DISABLED, LoadParameters
+from serving_node.observability.log_settings import changes_from_parameters
+from serving_node.observability.tracing.settings import changes_from_lists
 from serving_node.wire.grpc import GrpcCall, GrpcError, GrpcStatus
 
 _log = logging.getLogger(__name__)
@@ -32,7 +35,7 @@ class Services:
         self._tasks: set[asyncio.Task[None]] = set()
         self.methods: dict[bytes, Method] = {}
         self._add("ModelInfer", Method(unary=infer.infer))
-        self._add("ModelStreamInfer", Method(open_stream=infer.open_stream))
+        self._add("ModelStreamInfer", Method(open_stream=lambda call: open_stream(infer, call)))
         for name, request, handler in (
             ("ServerLive", pb.ServerLiveRequest, self._server_live),
             ("ServerReady", pb.ServerReadyRequest, self._server_ready),
@@ -98,10 +101,10 @@ class Services:
         return status(status=status.SERVING if self._dataplane.server_ready() else status.NOT_SERVING)
 
     def _trace_setting(self, request: pb.TraceSettingRequest) -> Message:
-        if any(setting.value for setting in request.settings.values()):
-            raise InferenceError(ErrorCode.UNSUPPORTED, "tracing is not available")
+        changes = changes_from_lists({name: list(setting.value) for name, setting in request.settings.items()})
+        settings = self._dataplane.update_trace_settings(request.model_name, changes)
         response = pb.TraceSettingResponse()
-        for name, values in TRACE_OFF.items():
+        for name, values in settings.items():
             response.settings[name].value.extend(values)
         return response
 
@@ -109,8 +112,8 @@ class Services:
         changes: dict[str, Any] = {}
         for name, setting in request.settings.items():
             choice = setting.WhichOneof("parameter_choice")
-            if choice is not None:
-                changes[name] = getattr(setting, choice)
+            changes[name] = getattr(setting, choice) if choice else None
+        changes = changes_from_parameters(changes)
         settings = self._dataplane.update_log_settings(changes) if changes else self._dataplane.log_settings()
         response = pb.LogSettingsResponse()
         for name, value in settings.items():
@@ -165,7 +168,11 @@ class Services:
         _refuse_repository(request.repository_name)
         dependents = False
         if "unload_dependents" in request.parameters:
-            dependents = request.parameters["unload_dependents"].bool_param
+            parameter = request.parameters["unload_dependents"]
+            if parameter.WhichOneof("parameter_choice") != "bool_param":
+                sentence = "invalid value type for 'unload_dependents' parameter, expected bool_param."
+                raise InferenceError(ErrorCode.INVALID_ARG, sentence)
+            dependents = parameter.bool_param
         await self._dataplane.unload(request.model_name, dependents)
         return pb.RepositoryModelUnloadResponse()
 
@@ -205,7 +212,7 @@ def _parse(request_type: type[Any], message: bytes | memoryview) -> Any:
     try:
         return request_type.FromString(bytes(message))
     except DecodeError as error:
-        raise GrpcError(GrpcStatus.INTERNAL, f"failed to parse the request: {error}") from error
+        raise GrpcError(GrpcStatus.INTERNAL, UNPARSABLE) from error
 
 
 def _reply(call: GrpcCall, response: Message) -> None:

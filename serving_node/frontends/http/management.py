@@ -19,8 +19,10 @@ from serving_node.frontends.codec_pool import CodecPool
 from serving_node.frontends.http.answers import respond_error, respond_failure, respond_json
 from serving_node.frontends.http.request_codec import parse_object
 from serving_node.frontends.http.routes import RouteTable
-from serving_node.frontends.load_parameters import SHARED_MEMORY_DISABLED, TRACE_OFF, LoadParameters
+from serving_node.frontends.load_parameters import LoadParameters
 from serving_node.frontends.restricted_access import ApiCategory
+from serving_node.observability.log_settings import changes_from_json as log_changes
+from serving_node.observability.tracing.settings import changes_from_json as trace_changes
 from serving_node.wire.exchange import HttpExchange
 
 _log = logging.getLogger(__name__)
@@ -53,12 +55,6 @@ class ManagementHandlers:
         table.add("/v2/repository/models/{m}/load", repository, POST=self._load)
         table.add("/v2/repository/models/{m}/unload", repository, POST=self._unload)
         table.add("/v2/repository/[^/]+/models/{m}/(?:load|unload)", repository, POST=self._refuse_repository)
-        for kind in ("system", "cuda"):
-            status = self._system_status if kind == "system" else self._cuda_status
-            prefix, memory = f"/v2/{kind}sharedmemory{{region}}", ApiCategory.SHARED_MEMORY
-            table.add(f"{prefix}/status", memory, GET=status)
-            table.add(f"{prefix}/register", memory, POST=self._no_shared_memory)
-            table.add(f"{prefix}/unregister", memory, POST=self._no_shared_memory)
         table.add("/v2/models/{m}{v}", ApiCategory.METADATA, GET=self._model_metadata)
 
     # -- server
@@ -74,18 +70,16 @@ class ManagementHandlers:
         exchange.respond(200 if self._dataplane.server_ready() else 400, ())
 
     def _trace(self, exchange: HttpExchange, name: str, version: str) -> None:
-        respond_json(exchange, {key: value if key == "trace_level" else value[0] for key, value in TRACE_OFF.items()})
+        _respond_trace(exchange, self._dataplane.trace_settings(name))
 
     def _update_trace(self, exchange: HttpExchange, name: str, version: str) -> None:
-        if any(value is not None for value in _body(exchange).values()):
-            raise InferenceError(ErrorCode.UNSUPPORTED, "tracing is not available")
-        self._trace(exchange, name, version)
+        _respond_trace(exchange, self._dataplane.update_trace_settings(name, trace_changes(_body(exchange))))
 
     def _log_settings(self, exchange: HttpExchange, name: str, version: str) -> None:
         respond_json(exchange, self._dataplane.log_settings())
 
     def _update_log_settings(self, exchange: HttpExchange, name: str, version: str) -> None:
-        respond_json(exchange, self._dataplane.update_log_settings(_body(exchange)))
+        respond_json(exchange, self._dataplane.update_log_settings(log_changes(_body(exchange))))
 
     # -- models
 
@@ -179,21 +173,6 @@ class ManagementHandlers:
             if not exchange.disconnected:
                 exchange.respond(200, ())
 
-    # -- shared memory
-
-    def _system_status(self, exchange: HttpExchange, name: str, version: str) -> None:
-        if name:
-            raise InferenceError(ErrorCode.NOT_FOUND, f"Unable to find system shared memory region: '{name}'")
-        respond_json(exchange, [])
-
-    def _cuda_status(self, exchange: HttpExchange, name: str, version: str) -> None:
-        if name:
-            raise InferenceError(ErrorCode.NOT_FOUND, f"Unable to find cuda shared memory region: '{name}'")
-        respond_json(exchange, [])
-
-    def _no_shared_memory(self, exchange: HttpExchange, name: str, version: str) -> None:
-        raise InferenceError(ErrorCode.UNSUPPORTED, SHARED_MEMORY_DISABLED)
-
 
 def parse_load(body: bytes | memoryview) -> LoadParameters:
     """Return the parameters of a load request. Raises InferenceError. Also run in another process."""
@@ -215,6 +194,10 @@ def parse_load(body: bytes | memoryview) -> LoadParameters:
 
 def _body(exchange: HttpExchange) -> dict[str, Any]:
     return parse_object(exchange.body) if len(exchange.body) else {}
+
+
+def _respond_trace(exchange: HttpExchange, settings: dict[str, list[str]]) -> None:
+    respond_json(exchange, {name: texts if name == "trace_level" else texts[0] for name, texts in settings.items()})
 
 
 def _tensor(tensor: TensorMetadata) -> dict[str, Any]:

@@ -17,6 +17,8 @@ from serving_node.core.errors import InferenceError
 from serving_node.core.metadata import IndexEntry, ModelMetadata, ServerMetadata, TensorMetadata
 from serving_node.core.request import InferenceRequest, InferenceResponse
 from serving_node.core.tensor import Tensor
+from serving_node.observability.tracing.settings import TraceChanges
+from serving_node.observability.tracing.tracer import Tracer
 
 
 class FakeDataPlane:
@@ -32,6 +34,8 @@ class FakeDataPlane:
         self.calls: list[tuple[object, ...]] = []
         self.is_ready = True
         self.managed = False
+        self.tracer = Tracer()
+        self.tracing: Any = None
         self.config = model_config_pb2.ModelConfig(name="echo", max_batch_size=8)
 
     def infer(self, request: InferenceRequest) -> None:
@@ -68,7 +72,7 @@ class FakeDataPlane:
             for _ in range(2 if request.model_name == "twice" else 1):
                 part = InferenceResponse(request.model_name, "1", request.id, outputs, dict(parameters), final=False)
                 request.on_response(part)
-            response = InferenceResponse(request.model_name, "1", request.id)
+            response = InferenceResponse(request.model_name, "1", request.id, flag_only=True)
         request.on_response(response)
 
     def wait_for(self, count: int) -> list[InferenceRequest]:
@@ -136,6 +140,13 @@ class FakeDataPlane:
     def update_log_settings(self, settings: dict[str, Any]) -> dict[str, Any]:
         self._refuse_when_managed()
         return {**self.log_settings(), **settings}
+
+    def trace_settings(self, model: str) -> dict[str, list[str]]:
+        return self.tracer.settings(model)
+
+    def update_trace_settings(self, model: str, changes: TraceChanges) -> dict[str, list[str]]:
+        self.tracer.update(model, changes)
+        return self.tracer.settings(model)
 
     def _known(self, name: str) -> None:
         if name != "echo":

@@ -180,7 +180,7 @@ def test_triton_client_reads_everything_else(client: triton.InferenceServerClien
         (lambda c: c.load_model("unknown"), "500", "failed to poll from model repository"),
         (lambda c: c.register_system_shared_memory("r", "/k", 8), "501", "shared memory is disabled"),
         (lambda c: c.get_system_shared_memory_status("r"), "404", "shared memory region: 'r'"),
-        (lambda c: c.update_trace_settings(settings={"trace_level": ["TENSORS"]}), "501", "trac"),
+        (lambda c: c.update_trace_settings(settings={"trace_level": ["TENSORS"]}), "400", "trace file name is not given"),
     ],
 )
 def test_errors_reach_triton_client(client: triton.InferenceServerClient, call: Any, status: str, text: str) -> None:
