@@ -18,11 +18,13 @@ class SingleResponse:
     def add(self, response: InferenceResponse) -> InferenceResponse | None:
         """Return the response to send when ``response`` is the final one, before that None.
 
+        An error counts as a response.
+
         Raises:
             InferenceError: INTERNAL, there was none or more than one.
         """
         responses = self._responses
-        if response.outputs or not response.final:
+        if not response.flag_only:
             responses.append(response)
         if not response.final:
             return None

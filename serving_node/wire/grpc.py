@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import zlib
+from collections import deque
 from collections.abc import Callable
 from enum import IntEnum
 from struct import Struct
@@ -31,9 +32,14 @@ _UNIT_NS = {
 # Clients refuse more than 8 KiB of headers by default.
 _MAX_STATUS_TEXT = 6000
 _CONTENT_TYPE = (b"content-type", b"application/grpc")
-_HEAD = encode_headers([(b":status", b"200"), _CONTENT_TYPE])
-_OK = encode_headers([(b"grpc-status", b"0")])
 ACCEPTED_ENCODINGS = (b"identity", b"gzip", b"deflate")
+# what begins an answer, by the encoding of its messages
+_HEADS = {
+    name: encode_headers([(b":status", b"200"), _CONTENT_TYPE, (b"grpc-encoding", name)]) for name in ACCEPTED_ENCODINGS
+}
+_HEAD = encode_headers([(b":status", b"200"), _CONTENT_TYPE])
+_HEADS[b"identity"] = _HEAD
+_OK = encode_headers([(b"grpc-status", b"0")])
 
 
 class GrpcStatus(IntEnum):
@@ -84,17 +90,23 @@ class GrpcCall:
 
     ``metadata`` are the request's headers. Units: ``deadline_ns`` monotonic nanoseconds, 0 for none;
     ``since`` seconds of the loop's clock, when the call came.
+
+    ``hold`` makes a streaming call keep what the client sends until ``release``: for whoever needs time with one
+    message and must keep their order. ``answer_encoding`` is how messages of the answer are compressed that are
+    given as ``compressed``; set it before the first.
     """
 
     __slots__ = (
         "_compressed",
         "_filled",
         "_headers_sent",
+        "_held",
         "_message",
         "_own",
         "_owner",
         "_prefix",
         "_stream",
+        "answer_encoding",
         "complete",
         "deadline_ns",
         "done",
@@ -126,11 +138,13 @@ class GrpcCall:
         self.since = 0.0
         self.metadata = metadata
         self.encoding = b"identity"
+        self.answer_encoding = b"identity"
         self.handler: MessageHandler | None = None
         self._owner = owner
         self._stream = stream
         self.streaming = streaming
         self._headers_sent = False
+        self._held: deque[tuple[bytes | memoryview, bool]] | None = None
         self._message: bytes | memoryview | None = None
         self._compressed = False
         self._prefix = b""
@@ -139,25 +153,25 @@ class GrpcCall:
 
     # -- answers
 
-    def reply(self, parts: list[Buffer], size: int) -> None:
+    def reply(self, parts: list[Buffer], size: int, *, compressed: bool = False) -> None:
         """Answer a unary call with one message of ``size`` bytes in ``parts`` and status OK."""
         if self.done:
             return
         self.done = True
         self.on_cancel = None  # it refers to the request: without this, tensors would wait for the cycle collector
-        parts.insert(0, _PREFIX.pack(0, size))
-        self._owner.http2.respond(self._stream, _HEAD, parts, size + 5, _OK)
+        parts.insert(0, _PREFIX.pack(compressed, size))
+        self._owner.http2.respond(self._stream, _HEADS[self.answer_encoding], parts, size + 5, _OK)
         self._owner.flush()
 
-    def send(self, parts: list[Buffer], size: int) -> None:
+    def send(self, parts: list[Buffer], size: int, *, compressed: bool = False) -> None:
         """Send one message of a streaming answer."""
         if self.done:
             return
         http2 = self._owner.http2
         if not self._headers_sent:
             self._headers_sent = True
-            http2.send_headers(self._stream, _HEAD)
-        parts.insert(0, _PREFIX.pack(0, size))
+            http2.send_headers(self._stream, _HEADS[self.answer_encoding])
+        parts.insert(0, _PREFIX.pack(compressed, size))
         http2.send_data(self._stream, parts, size + 5)
         self._owner.flush()
 
@@ -167,7 +181,7 @@ class GrpcCall:
             return
         self.done = True
         self.on_cancel = None
-        self._own = None
+        self._own = self._held = None
         http2 = self._owner.http2
         if self._headers_sent:
             http2.end(self._stream, _OK if status is GrpcStatus.OK else encode_headers(status_fields(status, message)))
@@ -201,6 +215,30 @@ class GrpcCall:
         if not self.done:
             self._owner.http2.resume(self._stream)
             self._owner.flush()
+
+    def hold(self) -> None:
+        """Keep the following messages, and the half-close, until ``release``. The client gets no more credit."""
+        if self._held is None:
+            self._held = deque()
+            self.pause()
+
+    def release(self) -> None:
+        """Hand over what was kept. A message that holds again keeps the rest."""
+        held, self._held = self._held, None
+        if held is None:
+            return
+        self.resume()
+        while held and not self.done:
+            message, compressed = held.popleft()
+            self.on_message(self, message, compressed)
+            if self._is_holding():
+                self._held = held  # nothing can have come meanwhile
+                return
+        if self.complete and not self.done and self.on_half_close is not None:
+            self.on_half_close()
+
+    def _is_holding(self) -> bool:
+        return self._held is not None
 
     @property
     def queued_bytes(self) -> int:
@@ -251,7 +289,7 @@ class GrpcCall:
         if self._own is not None or self._prefix:
             self.finish(GrpcStatus.INTERNAL, "the request ended inside a message")
         elif self.streaming:
-            if self.on_half_close is not None:
+            if self.on_half_close is not None and self._held is None:
                 self.on_half_close()
         elif self._message is None:
             self.finish(GrpcStatus.INTERNAL, "the request has no message")
@@ -261,7 +299,7 @@ class GrpcCall:
 
     def on_reset(self, code: int) -> None:
         """Called by the connection."""
-        self._own = None
+        self._own = self._held = None
         if not self.done:
             self.done = True
             on_cancel, self.on_cancel = self.on_cancel, None
@@ -311,6 +349,8 @@ class GrpcCall:
             limit = self._owner.max_message_bytes
             text = f"Received message larger than max ({len(message)} vs. {limit})"
             self.finish(GrpcStatus.RESOURCE_EXHAUSTED, text)
+        elif self._held is not None:
+            self._held.append((message, bool(flag)))
         elif self.streaming:
             self.on_message(self, message, bool(flag))
         elif self._message is not None:

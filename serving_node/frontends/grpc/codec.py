@@ -22,6 +22,7 @@ from serving_node.core.varint import encode_varint
 from serving_node.frontends.classification import classify
 from serving_node.frontends.grpc.parameters import plain_parameters, request_parameters, response_parameters
 from serving_node.frontends.parameters import RequestParameters
+from serving_node.frontends.shared_memory import RegionLease, SharedMemory, Slice
 
 Buffer = bytes | bytearray | memoryview
 
@@ -30,10 +31,18 @@ _KNOWN = frozenset({0x0A, 0x12, 0x1A, 0x22, 0x2A, 0x32, 0x3A})
 _ID, _RAW = 0x1A, 0x3A
 _RESPONSE_ID, _RESPONSE_RAW = b"\x1a", b"\x32"
 _MAX_FIELDS = 65536
+_MAX_MESSAGE_BYTES = 2**31 - 1
 # A description of this size has typed contents, whose conversion would hold up the event loop.
 _LARGE_BYTES = 1024 * 1024
 _MEMO_ENTRIES = 512
 _MEMO_BYTES = 4096
+_UINT64_MAX = 2**64 - 1
+# the parameters that say where in shared memory a tensor is, and the kind of their values
+_PART_KEYS = {
+    "shared_memory_region": "string_param",
+    "shared_memory_offset": "int64_param",
+    "shared_memory_byte_size": "int64_param",
+}
 _INTS = {"INT8": "<i1", "INT16": "<i2", "INT32": "<i4"}
 _UINTS = {"UINT8": "<u1", "UINT16": "<u2", "UINT32": "<u4"}
 # field of InferTensorContents -> datatype -> numpy type of the raw bytes
@@ -74,6 +83,7 @@ class _Input:
     datatype: str
     shape: tuple[int, ...]
     contents: pb.InferTensorContents | None
+    part: Slice | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +93,9 @@ class _Description:
     inputs: tuple[_Input, ...]
     outputs: tuple[RequestedOutput, ...]
     parameters: RequestParameters
+    # where outputs are written that do not travel in the response
+    parts: tuple[tuple[str, Slice], ...] = ()
+    uses_regions: bool = False
 
 
 class InferCodec:
@@ -91,8 +104,9 @@ class InferCodec:
     ``is_batched(model, version)`` tells whether outputs begin with a batch dimension (asked for classification only).
     """
 
-    def __init__(self, is_batched: Callable[[str, str], bool]) -> None:
+    def __init__(self, is_batched: Callable[[str, str], bool], memory: SharedMemory | None = None) -> None:
         self._is_batched = is_batched
+        self._memory = memory or SharedMemory.disabled()
         self._descriptions: dict[bytes, _Description] = {}
         self._heads: dict[tuple[object, ...], bytes] = {}
         self._plain = RequestParameters()
@@ -101,6 +115,8 @@ class InferCodec:
         self, message: bytes | memoryview, on_response: Callable[[InferenceResponse], None]
     ) -> tuple[InferenceRequest, RequestParameters]:
         """Return the request of a serialised ModelInferRequest. Its tensors are views on ``message``.
+
+        One that uses shared memory has a lease, to be released by the caller if no final response will come.
 
         Raises:
             MalformedMessage: not a ModelInferRequest.
@@ -120,18 +136,47 @@ class InferCodec:
             description = self._descriptions.get(rest) or self._describe(rest)
         except (DecodeError, UnicodeDecodeError) as error:
             raise MalformedMessage(str(error)) from error
-        inputs = _tensors(description.inputs, raws, name)
-        request = InferenceRequest(name, version, inputs, on_response, request_id, list(description.outputs))
+        if description.uses_regions:
+            request = self._with_regions(description, raws, name, on_response)
+            request.model_version, request.id = version, request_id
+        else:
+            inputs = _tensors(description.inputs, raws, name)
+            request = InferenceRequest(name, version, inputs, on_response, request_id, list(description.outputs))
         parameters = description.parameters
         if parameters is not self._plain:
             parameters.apply(request)
         return request, parameters
 
-    def encode(self, request: InferenceRequest, response: InferenceResponse) -> tuple[list[Buffer], int]:
+    def _with_regions(
+        self,
+        description: _Description,
+        raws: list[memoryview],
+        model: str,
+        on_response: Callable[[InferenceResponse], None],
+    ) -> InferenceRequest:
+        """Return a request with tensors in shared memory, which it holds until its final response."""
+        lease = self._memory.lease()
+        try:
+            inputs = _tensors(description.inputs, raws, model, lease)
+            for output, part in description.parts:
+                lease.direct(output, part)
+        except InferenceError:
+            lease.release()
+            raise
+        request = InferenceRequest(model, "", inputs, lease.until_final(on_response))
+        request.outputs = list(description.outputs)
+        request.lease = lease
+        return request
+
+    def encode(
+        self, request: InferenceRequest, response: InferenceResponse, extra: bytes = b""
+    ) -> tuple[list[Buffer], int]:
         """Return the parts and the size of the serialised ModelInferResponse. Tensor data are not copied.
 
+        ``extra`` are further serialised fields of the message.
+
         Raises:
-            InferenceError: a classification cannot be made.
+            InferenceError: a classification cannot be made, or the message is too large for gRPC.
         """
         outputs = response.outputs
         if request.outputs:
@@ -145,6 +190,8 @@ class InferCodec:
             head = b"".join((head, _RESPONSE_ID, encode_varint(len(text)), text))
         if response.parameters:
             head += pb.ModelInferResponse(parameters=response_parameters(response.parameters)).SerializeToString()
+        if extra:
+            head += extra
         parts: list[Buffer] = [head]
         size = len(head)
         for tensor in outputs:
@@ -154,15 +201,21 @@ class InferCodec:
             size += len(tag) + length
             if length:
                 parts.append(tensor.data)
+        if size > _MAX_MESSAGE_BYTES:
+            sentence = f"Response has byte size {size} which exceeds gRPC's byte size limit {_MAX_MESSAGE_BYTES}."
+            raise InferenceError(ErrorCode.INVALID_ARG, sentence)
         return parts, size
 
     def _requested(self, request: InferenceRequest, response: InferenceResponse) -> list[Tensor]:
-        """Return the outputs that were asked for, classified where that was asked."""
+        """Return the outputs that were asked for, classified or written to shared memory where that was asked."""
         wanted = {output.name: output for output in request.outputs}
         chosen: list[Tensor] = []
         for tensor in response.outputs:
             output = wanted.get(tensor.name)
             if output is None:
+                continue
+            if request.lease is not None and request.lease.store(tensor):
+                chosen.append(Tensor(tensor.name, tensor.datatype, tensor.shape, b""))
                 continue
             classes = output.parameters.get("classification")
             if classes is not None:
@@ -174,9 +227,11 @@ class InferCodec:
     def _describe(self, rest: bytes) -> _Description:
         parsed = pb.ModelInferRequest.FromString(rest)
         inputs = tuple(_input(tensor) for tensor in parsed.inputs)
+        parts = tuple((output.name, part) for output in parsed.outputs if (part := _part(output)) is not None)
         outputs = tuple(_output(output) for output in parsed.outputs)
         parameters = request_parameters(parsed.parameters) if parsed.parameters else self._plain
-        description = _Description(inputs, outputs, parameters)
+        uses_regions = bool(parts) or any(tensor.part for tensor in inputs)
+        description = _Description(inputs, outputs, parameters, parts, uses_regions)
         if len(rest) <= _MEMO_BYTES:
             if len(self._descriptions) >= _MEMO_ENTRIES:
                 self._descriptions.clear()
@@ -247,26 +302,39 @@ def _readencode_varint(message: bytes | memoryview, position: int) -> tuple[int,
 
 
 def _input(tensor: pb.ModelInferRequest.InferInputTensor) -> _Input:
-    if "shared_memory_region" in tensor.parameters:
-        if "shared_memory_byte_size" not in tensor.parameters:
-            sentence = (
-                "'shared_memory_byte_size' must be specified along with 'shared_memory_region' parameter for tensor"
-                f" '{tensor.name}'"
-            )
-            raise InferenceError(ErrorCode.INVALID_ARG, sentence)
-        region = tensor.parameters["shared_memory_region"].string_param
-        raise InferenceError(ErrorCode.NOT_FOUND, f"Unable to find shared memory region: '{region}'")
+    part = _part(tensor) if tensor.parameters else None
     contents = tensor.contents if tensor.HasField("contents") else None
     # the model's own check refuses it under this name
     datatype = tensor.datatype if tensor.datatype in NUMPY_DTYPES else "<invalid>"
-    return _Input(tensor.name, datatype, tuple(tensor.shape), contents)
+    return _Input(tensor.name, datatype, tuple(tensor.shape), contents, part)
+
+
+def _part(
+    tensor: pb.ModelInferRequest.InferInputTensor | pb.ModelInferRequest.InferRequestedOutputTensor,
+) -> Slice | None:
+    """Return what the shared memory parameters of a tensor mean, None without them. Raises InferenceError."""
+    given = tensor.parameters
+    if "shared_memory_region" not in given:
+        for key in ("shared_memory_offset", "shared_memory_byte_size"):
+            if key in given:
+                sentence = f"'{key}' can not be specified without 'shared_memory_region' parameter for tensor"
+                raise InferenceError(ErrorCode.INVALID_ARG, f"{sentence} '{tensor.name}'")
+        return None
+    values: list[int] = []
+    for key, kind in _PART_KEYS.items():
+        if key == "shared_memory_byte_size" and key not in given:
+            sentence = f"'{key}' must be specified along with 'shared_memory_region' parameter for tensor"
+            raise InferenceError(ErrorCode.INVALID_ARG, f"{sentence} '{tensor.name}'")
+        if key in given and given[key].WhichOneof("parameter_choice") != kind:
+            sentence = f"invalid value type for '{key}' parameter for tensor '{tensor.name}', expected {kind}."
+            raise InferenceError(ErrorCode.INVALID_ARG, sentence)
+        # negative numbers become the huge ones that they are as unsigned sizes
+        values.append((given[key].int64_param if key in given else 0) & _UINT64_MAX)
+    return Slice(given["shared_memory_region"].string_param, values[1], values[2])
 
 
 def _output(output: pb.ModelInferRequest.InferRequestedOutputTensor) -> RequestedOutput:
     parameters = plain_parameters(output.parameters)
-    if "shared_memory_region" in parameters:
-        region = parameters["shared_memory_region"]
-        raise InferenceError(ErrorCode.NOT_FOUND, f"Unable to find shared memory region: '{region}'")
     if "classification" in output.parameters:
         classes = parameters.get("classification")
         if output.parameters["classification"].WhichOneof("parameter_choice") != "int64_param":
@@ -276,17 +344,31 @@ def _output(output: pb.ModelInferRequest.InferRequestedOutputTensor) -> Requeste
         if int(classes) <= 0:
             sentence = "invalid value for 'classification' parameter, expected >= 0"
             raise InferenceError(ErrorCode.INVALID_ARG, sentence)
+        if "shared_memory_region" in output.parameters:
+            sentence = "output can't set both 'shared_memory_region' and 'classification'"
+            raise InferenceError(ErrorCode.INVALID_ARG, sentence)
+    for key in _PART_KEYS:
+        parameters.pop(key, None)
     return RequestedOutput(output.name, parameters)
 
 
-def _tensors(inputs: tuple[_Input, ...], raws: list[memoryview], model: str) -> list[Tensor]:
+def _tensors(
+    inputs: tuple[_Input, ...], raws: list[memoryview], model: str, lease: RegionLease | None = None
+) -> list[Tensor]:
+    """Return the tensors of inputs. Raw contents belong to those that are not in shared memory, in order."""
     tensors: list[Tensor] = []
-    for index, described in enumerate(inputs):
-        if described.contents is None:
+    index = 0
+    for described in inputs:
+        if described.part is not None:
+            assert lease is not None
+            data = _region_bytes(described, described.part, lease, model)
+            tensors.append(Tensor(described.name, described.datatype, described.shape, data))
+        elif described.contents is None:
             if index >= len(raws):
                 sentence = f"unable to find data for input tensor '{described.name}' for model '{model}' in request."
                 raise InferenceError(ErrorCode.INVALID_ARG, sentence)
             tensors.append(Tensor(described.name, described.datatype, described.shape, raws[index]))
+            index += 1
         elif raws:
             sentence = (
                 "contents field must not be specified when using raw_input_contents for"
@@ -294,9 +376,19 @@ def _tensors(inputs: tuple[_Input, ...], raws: list[memoryview], model: str) -> 
             )
             raise InferenceError(ErrorCode.INVALID_ARG, sentence)
         else:
-            data = _typed_bytes(described, described.contents, model)
-            tensors.append(Tensor(described.name, described.datatype, described.shape, data))
+            typed = _typed_bytes(described, described.contents, model)
+            tensors.append(Tensor(described.name, described.datatype, described.shape, typed))
     return tensors
+
+
+def _region_bytes(described: _Input, part: Slice, lease: RegionLease, model: str) -> memoryview:
+    if described.contents is not None:
+        sentence = (
+            f"unexpected 'content' provided when using shared memory for input tensor '{described.name}'"
+            f" for model '{model}'"
+        )
+        raise InferenceError(ErrorCode.INVALID_ARG, sentence)
+    return lease.read(part)
 
 
 def _typed_bytes(described: _Input, contents: pb.InferTensorContents, model: str) -> bytes:
@@ -326,6 +418,18 @@ def _typed_bytes(described: _Input, contents: pb.InferTensorContents, model: str
     return data
 
 
+def request_id(message: bytes | memoryview) -> str:
+    """Return the id of a request that may be wrong in other ways, empty when there is none."""
+    try:
+        return _walk(message)[0][_ID >> 3].decode()
+    except (IndexError, UnicodeDecodeError, InferenceError):
+        pass
+    try:
+        return pb.ModelInferRequest.FromString(bytes(message)).id
+    except DecodeError:
+        return ""
+
+
 def contents_to_raw(message: bytes) -> bytes:
     """Return a serialised ModelInferRequest with typed contents turned into raw contents. For a codec process.
 
@@ -338,10 +442,12 @@ def contents_to_raw(message: bytes) -> bytes:
     except DecodeError as error:
         raise MalformedMessage(str(error)) from error
     if any(tensor.HasField("contents") for tensor in request.inputs):
-        tensors = _tensors(tuple(_input(tensor) for tensor in request.inputs), _views(request), request.model_name)
+        inputs = tuple(described for tensor in request.inputs if (described := _input(tensor)).part is None)
+        tensors = _tensors(inputs, _views(request), request.model_name)
         request.raw_input_contents.extend(bytes(tensor.data) for tensor in tensors)
         for tensor in request.inputs:
-            tensor.ClearField("contents")
+            if "shared_memory_region" not in tensor.parameters:  # those with both are refused later
+                tensor.ClearField("contents")
     return request.SerializeToString()
 
 

@@ -161,7 +161,11 @@ def test_triton_client_reads_everything_else(client: triton.InferenceServerClien
         (lambda c: c.load_model("unknown"), "INTERNAL", "failed to poll from model repository"),
         (lambda c: c.register_system_shared_memory("r", "/k", 8), "UNIMPLEMENTED", "shared memory is disabled"),
         (lambda c: c.get_system_shared_memory_status("r"), "NOT_FOUND", "shared memory region: 'r'"),
-        (lambda c: c.update_trace_settings(settings={"trace_level": ["TENSORS"]}), "INVALID_ARGUMENT", "trace file name"),
+        (
+            lambda c: c.update_trace_settings(settings={"trace_level": ["TENSORS"]}),
+            "INVALID_ARGUMENT",
+            "trace file name",
+        ),
     ],
 )
 def test_errors_reach_triton_client(client: triton.InferenceServerClient, call: Any, status: str, text: str) -> None:
