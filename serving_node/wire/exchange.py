@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from serving_node.core.trace import RequestTrace
 
 Buffer = bytes | bytearray | memoryview
 Headers = Sequence[tuple[bytes, bytes]]
@@ -48,7 +52,9 @@ class HttpExchange:
     ``path`` and ``query`` are raw (percent-encoded) bytes; ``headers`` has lower-case names, repeated ones joined
     by ``", "``, and must not be changed; ``fields`` has them as they were sent. ``body`` owns its memory.
     ``on_disconnect`` is called at most once, and only while the exchange is unanswered or streaming.
-    ``keep_alive``, ``held``, ``streaming`` and ``done`` belong to the connection.
+    ``keep_alive``, ``held``, ``streaming`` and ``done`` belong to the connection. ``since`` is when the first byte of a
+    request came that was received in pieces, in seconds of the loop's clock, else 0. A ``trace`` that somebody sets is
+    told when the answer is sent.
     """
 
     __slots__ = (
@@ -64,7 +70,9 @@ class HttpExchange:
         "on_disconnect",
         "path",
         "query",
+        "since",
         "streaming",
+        "trace",
     )
 
     def __init__(self, connection: ExchangeConnection, head: RequestHead, body: memoryview | bytes) -> None:
@@ -81,6 +89,8 @@ class HttpExchange:
         self.held: list[Buffer] | None = None  # output that waits for the answers of earlier requests
         self.streaming = False
         self.done = False
+        self.since = 0.0
+        self.trace: RequestTrace | None = None
 
     @property
     def disconnected(self) -> bool:
@@ -110,13 +120,20 @@ class HttpExchange:
         out: list[Buffer] = [b"".join(head)]
         if self.method != "HEAD" and status not in _NO_BODY:
             out.extend(body)
-        self._connection.write(self, out)
+        if self.trace is None:
+            self._connection.write(self, out)
+        else:
+            self.trace.mark("HTTP_SEND_START", time.monotonic_ns())
+            self._connection.write(self, out)
+            self._end_trace(self.trace)
 
     def start_stream(self, status: int, headers: Headers) -> None:
         """Send the head of an answer whose length is unknown."""
         if self.done or self.streaming:
             raise RuntimeError("the exchange is already answered")
         self.streaming = True
+        if self.trace is not None:
+            self.trace.mark("HTTP_SEND_START", time.monotonic_ns())
         head = [_STATUS_LINES[status]]
         for name, value in headers:
             head += (name, b": ", value, b"\r\n")
@@ -143,6 +160,13 @@ class HttpExchange:
         self.done = True
         self.on_disconnect = None
         self._connection.write(self, [] if self._old or self.method == "HEAD" else [b"0\r\n\r\n"])
+        if self.trace is not None:
+            self._end_trace(self.trace)
+
+    @staticmethod
+    def _end_trace(trace: RequestTrace) -> None:
+        trace.mark("HTTP_SEND_END", time.monotonic_ns())
+        trace.finish()
 
     def _end_head(self, head: list[bytes]) -> None:
         if self.keep_alive and self._connection.shutting_down and self._connection.is_last(self):

@@ -162,6 +162,8 @@ class Http1Connection(asyncio.BufferedProtocol):
             on_disconnect, exchange.on_disconnect = exchange.on_disconnect, None
             if on_disconnect is not None:
                 on_disconnect()
+            if exchange.trace is not None:
+                exchange.trace.finish()
 
     def pause_writing(self) -> None:
         """Called by the event loop: the client reads too slowly."""
@@ -343,7 +345,7 @@ class Http1Connection(asyncio.BufferedProtocol):
         self._pieces = []
         if head is not None and not self._discarding:
             self._continue_due = False
-            self._dispatch(head, pieces[0] if len(pieces) == 1 else b"".join(pieces))
+            self._dispatch(head, pieces[0] if len(pieces) == 1 else b"".join(pieces), self._since)
 
     def _build_head(self) -> RequestHead | None:
         limits = self._limits
@@ -386,14 +388,15 @@ class Http1Connection(asyncio.BufferedProtocol):
         self._continue_due = False
         assert own is not None
         assert head is not None
-        self._dispatch(head, own)
+        self._dispatch(head, own, self._since)
 
-    def _dispatch(self, head: RequestHead, body: memoryview | bytes) -> None:
+    def _dispatch(self, head: RequestHead, body: memoryview | bytes, since: float = 0.0) -> None:
         self._since = self._loop.time()
         if self._exchanges and not self._exchanges[-1].keep_alive:
             self._discarding = True  # an answer that says "close" is already on its way
             return
         exchange = HttpExchange(self, head, body)
+        exchange.since = since
         if not head.keep_alive:
             self._discarding = True  # anything after the last request is ignored
         self._exchanges.append(exchange)

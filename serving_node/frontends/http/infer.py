@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from functools import partial
 
@@ -35,6 +36,7 @@ from serving_node.frontends.http.response_codec import (
 from serving_node.frontends.parameters import STICKY_HEADER, RequestParameters, sort_parameters
 from serving_node.frontends.shared_memory import RegionLease, SharedMemory
 from serving_node.frontends.single_response import SingleResponse
+from serving_node.frontends.tracing import begin_http_trace
 from serving_node.wire.exchange import Buffer, HttpExchange
 
 _log = logging.getLogger(__name__)
@@ -68,6 +70,8 @@ class InferHandler:
 
     def serve(self, exchange: HttpExchange, model: str, version: str) -> None:
         """Answer one request, now or later. Raises InferenceError for what is wrong with it."""
+        if self.dataplane.tracing is not None:
+            begin_http_trace(exchange, self.dataplane.tracing, model)
         encoding = exchange.headers.get(b"content-encoding", b"").lower()
         if not encoding or encoding == b"identity":
             _Infer(self, exchange, model, version).start(exchange.body)
@@ -276,6 +280,7 @@ class _Infer:
         if STICKY_HEADER in exchange.headers:
             request.sticky_key = exchange.headers[STICKY_HEADER].decode("utf-8", "replace")
         exchange.on_disconnect = request.cancel
+        request.trace = exchange.trace
         self._handler.dataplane.infer(request)
 
     # -- response
@@ -285,6 +290,8 @@ class _Infer:
         exchange = self._exchange
         if exchange.disconnected or exchange.done:
             return
+        if exchange.trace is not None:
+            exchange.trace.mark("INFER_RESPONSE_COMPLETE", time.monotonic_ns())
         if response.error is not None:
             respond_failure(exchange, response.error)
             return
