@@ -1,49 +1,75 @@
 """Model folders on this machine's disk: what is in them, without loading anything. Blocks: call it in a thread.
 
-Layout: ``<repository>/<model>/config.pbtxt`` and ``<repository>/<model>/<version>/model.onnx`` and so on.
-Source: Triton's model repository documentation.
+Layout: ``<repository>/<model>/config.pbtxt`` and ``<repository>/<model>/<version>/model.onnx`` and so on; custom
+configs are ``<repository>/<model>/configs/<name>.pbtxt``. Source: Triton's model repository documentation.
 """
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import shutil
+import tempfile
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from serving_node.contract.errors import ContractError, ErrorCode
-from serving_node.contract.model_config import detect_backend, parse_pbtxt
-from serving_node.contract.proto import model_config_pb2
+from serving_node.contract.errors import ErrorCode
 from serving_node.core.errors import InferenceError
+from serving_node.repository.model_folder import OWN, FolderTimes, Found, ModelFolder, ModelId
 
 # A version folder: an integer without leading zeros, as Triton reads them.
-_VERSION = re.compile(r"[1-9][0-9]*\Z")
+_VERSION = re.compile(r"(?:0|[1-9][0-9]*)\Z")
+_CONFIG = "config.pbtxt"
+_CUSTOM_CONFIGS = "configs"
+# Deeper folders, and links that lead in circles, are not looked into.
+_DEPTH_LIMIT = 32
 
 
-@dataclass(frozen=True, slots=True)
-class LocalModel:
-    """One model folder. ``modified_ns`` is the newest file time below it; ``config_text`` None without a config."""
-
-    name: str
-    path: Path
-    versions: tuple[int, ...]
-    config_text: str | None
-    modified_ns: int
+class PollError(Exception):
+    """A model cannot be read from its repository. The text is one sentence."""
 
 
-def find_models(repositories: Iterable[Path]) -> dict[str, list[Path]]:
-    """Return the model folders by name, sorted; a name with several folders is in several repositories."""
-    found: dict[str, list[Path]] = {}
-    for repository in repositories:
-        for path in repository.iterdir():
-            if path.is_dir() and not path.name.startswith("."):
-                found.setdefault(path.name, []).append(path)
-    return dict(sorted(found.items()))
+def find_models(repositories: Iterable[tuple[str, Path]]) -> Found:
+    """Return the model folders of repositories that are given as (namespace, folder).
+
+    Raises:
+        PollError: a repository cannot be read.
+    """
+    paths: dict[ModelId, Path] = {}
+    duplicates: set[ModelId] = set()
+    for namespace, repository in repositories:
+        for name in model_names(repository):
+            key = ModelId(namespace, name)
+            if paths.setdefault(key, repository / name) != repository / name:
+                duplicates.add(key)
+    return Found({key: path for key, path in sorted(paths.items()) if key not in duplicates}, frozenset(duplicates))
 
 
-def locate_model(repositories: Sequence[Path], name: str) -> list[Path]:
-    """Return the folders called ``name``; the name has been checked by ``check_model_name``."""
-    return [repository / name for repository in repositories if (repository / name).is_dir()]
+def model_names(repository: Path) -> list[str]:
+    """Return the names of the model folders; hidden folders are none, since mounts and tools keep their own there.
+
+    Raises:
+        PollError: the repository cannot be read.
+    """
+    try:
+        with os.scandir(repository) as entries:
+            return [entry.name for entry in entries if not entry.name.startswith(".") and entry.is_dir()]
+    except OSError as error:
+        raise PollError(f"the model repository {repository} cannot be read: {error.strerror}") from error
+
+
+def locate(repositories: Iterable[tuple[str, Path]], name: str) -> Found:
+    """Return the folders of one name, which has been checked by ``check_model_name``."""
+    paths: dict[ModelId, Path] = {}
+    duplicates: set[ModelId] = set()
+    if name not in (".", "..") and "\0" not in name and "/" not in name and not name.startswith("."):
+        for namespace, repository in repositories:
+            key = ModelId(namespace, name)
+            if (repository / name).is_dir():
+                if key in paths:
+                    duplicates.add(key)
+                paths[key] = repository / name
+    return Found({key: path for key, path in paths.items() if key not in duplicates}, frozenset(duplicates))
 
 
 def check_model_name(name: str) -> None:
@@ -52,24 +78,46 @@ def check_model_name(name: str) -> None:
     Raises:
         InferenceError: INVALID_ARG with Triton's texts.
     """
-    if not name.strip():
+    trimmed = name.strip()
+    if not trimmed:
         raise InferenceError(ErrorCode.INVALID_ARG, "Model name cannot be empty. Please enter a valid name to deploy.")
-    if "/" in name or "\\" in name or "\0" in name or name in (".", ".."):
+    if "/" in trimmed or trimmed == "..":
         raise InferenceError(
             ErrorCode.INVALID_ARG, f"invalid model name '{name}', model name must not contain path traversal characters"
         )
 
 
-def read_model(path: Path) -> LocalModel:
-    """Return what a model folder holds."""
-    config = path / "config.pbtxt"
-    return LocalModel(
-        name=path.name,
-        path=path,
-        versions=find_versions(path),
-        config_text=config.read_text(encoding="utf-8") if config.is_file() else None,
-        modified_ns=_newest_ns(path),
-    )
+def read_folder(path: Path, config_name: str = "") -> ModelFolder:
+    """Return what a model folder holds. ``config_name``: a custom config that goes before config.pbtxt if it exists.
+
+    Raises:
+        PollError: it cannot be read.
+    """
+    try:
+        config = config_path(path, config_name)
+        versions = find_versions(path)
+        first = sorted(map(str, versions))[:1]
+        return ModelFolder(
+            name=path.name,
+            path=path,
+            versions=versions,
+            config_text=config.read_text(encoding="utf-8") if config.is_file() else None,
+            times=read_times(path, config_name),
+            files=frozenset(child.name for version in first for child in (path / version).iterdir()),
+        )
+    except OSError as error:
+        raise PollError(f"{error.filename or path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise PollError(f"the config of model '{path.name}' is not UTF-8 text") from error
+
+
+def config_path(path: Path, config_name: str) -> Path:
+    """Return the file that holds the config of a model folder; it need not exist."""
+    if config_name:
+        custom = path / _CUSTOM_CONFIGS / f"{config_name}.pbtxt"
+        if custom.is_file():
+            return custom
+    return path / _CONFIG
 
 
 def find_versions(path: Path) -> tuple[int, ...]:
@@ -77,40 +125,66 @@ def find_versions(path: Path) -> tuple[int, ...]:
     return tuple(sorted(int(child.name) for child in path.iterdir() if _VERSION.match(child.name) and child.is_dir()))
 
 
-def read_config(model: LocalModel) -> model_config_pb2.ModelConfig:
-    """Return the config of a model folder with name and backend filled in; neither completed nor validated.
+def read_times(path: Path, config_name: str = "") -> FolderTimes:
+    """Return when the parts of a model folder changed. What cannot be looked at counts as never changed."""
+    parts = {OWN: _own_time(path)}
+    try:
+        with os.scandir(path) as entries:
+            for entry in entries:
+                parts[entry.name] = _newest(Path(entry.path), 0)
+    except OSError:
+        return FolderTimes()
+    config = config_path(path, config_name)
+    return FolderTimes(parts, config.relative_to(path).parts[0])
+
+
+def write_files(name: str, files: Mapping[str, bytes]) -> Path:
+    """Write uploaded files into a model folder within a new private folder, and return the private folder.
 
     Raises:
-        InferenceError: INVALID_ARG; the config cannot be read, names another model, or no backend fits the files.
+        PollError: a path leaves the model folder or cannot be written. Nothing is left behind.
     """
+    root = Path(tempfile.mkdtemp(prefix="flotilla-model-"))
+    base = (root / name).resolve()
     try:
-        config = parse_pbtxt(model.config_text) if model.config_text else model_config_pb2.ModelConfig()
-    except ContractError as error:
-        raise InferenceError(ErrorCode.INVALID_ARG, error.message) from error
-    return identify(config, model)
+        base.mkdir()
+        for relative, content in files.items():
+            target = (base / relative.lstrip("/")).resolve()
+            if not target.is_relative_to(base) or target == base:
+                raise PollError(f"the file '{relative}' must stay within the model directory")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content)
+    except (OSError, ValueError) as error:
+        shutil.rmtree(root, ignore_errors=True)
+        raise PollError(f"cannot write an uploaded file of model '{name}': {error}") from error
+    except PollError:
+        shutil.rmtree(root, ignore_errors=True)
+        raise
+    return root
 
 
-def identify(config: model_config_pb2.ModelConfig, model: LocalModel) -> model_config_pb2.ModelConfig:
-    """Return the config with name and backend from the folder.
+def remove(folder: Path | None) -> None:
+    """Remove a private folder; harmless when it is None or gone."""
+    if folder is not None:
+        shutil.rmtree(folder, ignore_errors=True)
 
-    Raises:
-        InferenceError: INVALID_ARG; the config names another model, or no backend fits the files.
-    """
-    if config.name and config.name != model.name:
-        raise InferenceError(
-            ErrorCode.INVALID_ARG,
-            f"unexpected directory name '{model.name}' for model '{config.name}', directory name must equal model name",
-        )
-    config.name = model.name
-    files = {child.name for child in (model.path / str(model.versions[0])).iterdir()} if model.versions else set()
+
+def _own_time(path: Path) -> int:
     try:
-        return detect_backend(config, files, model_name=model.name)
-    except ContractError as error:
-        raise InferenceError(ErrorCode.INVALID_ARG, error.message) from error
+        status = path.stat()
+    except OSError:
+        return 0
+    # Copying with the old time of modification, as rsync does, shows in the time of the last status change.
+    return max(status.st_mtime_ns, status.st_ctime_ns)
 
 
-def _newest_ns(path: Path) -> int:
-    newest = path.stat().st_mtime_ns
-    for child in path.rglob("*"):
-        newest = max(newest, child.stat().st_mtime_ns)
+def _newest(path: Path, depth: int) -> int:
+    newest = _own_time(path)
+    if depth < _DEPTH_LIMIT and path.is_dir():
+        try:
+            with os.scandir(path) as entries:
+                for entry in entries:
+                    newest = max(newest, _newest(Path(entry.path), depth + 1))
+        except OSError:
+            return newest
     return newest

@@ -1,23 +1,20 @@
 """Models from folders on this machine: what ``tritonserver --model-repository`` does.
 
 A load is atomic over the versions of a model: the old ones serve until all new ones are ready, and when one fails
-all old ones stay. Source: Triton's model management documentation.
+all old ones stay. Source: Triton's model management documentation, and what a running Triton answers.
 """
 
 from __future__ import annotations
 
 import asyncio
-import shutil
-import tempfile
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
 import structlog
 
-from serving_node.contract.errors import ContractError, ErrorCode
-from serving_node.contract.model_config import parse_json
+from serving_node.contract.errors import ErrorCode
 from serving_node.contract.proto import model_config_pb2
 from serving_node.contract.states import ModelState
 from serving_node.core.errors import InferenceError
@@ -25,7 +22,12 @@ from serving_node.core.metadata import IndexEntry
 from serving_node.core.request import InferenceRequest
 from serving_node.repository import local
 from serving_node.repository.loading import Loader, LoadOrder
+from serving_node.repository.local import PollError
+from serving_node.repository.model_folder import Changes, FolderTimes, Found, ModelId, changes
+from serving_node.repository.name_locks import NameLocks
+from serving_node.repository.polled import PolledModel, PollRules, poll_folder, poll_uploaded
 from serving_node.repository.serving_table import ServingTable
+from serving_node.repository.sources import LocalSource, Source
 from serving_node.repository.version_policy import select_versions
 from serving_node.scheduling.served_model import ServedModel
 
@@ -33,6 +35,17 @@ log = structlog.get_logger(__name__)
 
 _UNLOAD_DRAIN_SECONDS = 300.0
 _DUPLICATE = "model appears in two or more repositories"
+# How Triton writes a code in front of a message that it keeps.
+_CODE_WORDS = {
+    ErrorCode.UNKNOWN: "Unknown",
+    ErrorCode.INTERNAL: "Internal",
+    ErrorCode.NOT_FOUND: "Not found",
+    ErrorCode.INVALID_ARG: "Invalid argument",
+    ErrorCode.UNAVAILABLE: "Unavailable",
+    ErrorCode.UNSUPPORTED: "Unsupported",
+    ErrorCode.ALREADY_EXISTS: "Already exists",
+    ErrorCode.CANCELLED: "Cancelled",
+}
 
 
 class ControlMode(StrEnum):
@@ -44,15 +57,20 @@ class ControlMode(StrEnum):
 
 
 @dataclass(slots=True)
-class _Loaded:
-    """What a name was loaded from. ``modified_ns`` of the folder then; ``temporary`` holds uploaded files."""
+class _Known:
+    """A model that was asked for: the times of its folder at the last good load, and what serves from it.
 
-    modified_ns: int
+    ``fixed_parts`` are the configs of the serving versions without what can change in place. ``temporary`` holds the
+    uploaded files that the serving versions were built from.
+    """
+
+    times: FolderTimes = field(default_factory=FolderTimes)
+    fixed_parts: dict[int, bytes] = field(default_factory=dict)
     temporary: Path | None = None
 
 
 class ModelRepository:
-    """The models of one or more repository folders.
+    """The models of one or more repositories.
 
     Concurrency: methods run on the event loop; disk and engines are used in threads. Loads and unloads of one
     name are serialised.
@@ -60,24 +78,31 @@ class ModelRepository:
 
     def __init__(
         self,
-        repositories: Sequence[Path],
+        repositories: Sequence[Path | Source],
         loader: Loader,
         *,
         mode: ControlMode = ControlMode.NONE,
         load_at_start: Sequence[str] = (),
         strict_readiness: bool = True,
         parallel_loads: int = 4,
+        load_retries: int = 0,
+        namespacing: bool = False,
+        rules: PollRules | None = None,
     ) -> None:
-        self._repositories = tuple(repositories)
+        sources = (LocalSource(one) if isinstance(one, Path) else one for one in repositories)
+        self._sources = tuple({source.name: source for source in sources}.values())
         self._loader = loader
         self._mode = mode
         self._load_at_start = tuple(load_at_start)
         self._strict = strict_readiness
         self._slots = asyncio.Semaphore(parallel_loads)
-        self._locks: dict[str, asyncio.Lock] = {}
-        self._loaded: dict[str, _Loaded] = {}
-        self._duplicates: set[str] = set()
-        self._closing: set[asyncio.Task[None]] = set()
+        self._retries = load_retries
+        self._namespacing = namespacing
+        self._rules = rules or PollRules()
+        self._locks = NameLocks()
+        self._known: dict[ModelId, _Known] = {}
+        self._ids: dict[str, set[ModelId]] = {}
+        self._retiring: set[asyncio.Task[None]] = set()
         self._started = False
         self.table = ServingTable()
 
@@ -85,7 +110,7 @@ class ModelRepository:
 
     def resolve(self, name: str, version: str, request: InferenceRequest | None) -> ServedModel:
         """Return the version that answers. See ``ServingTable.resolve``."""
-        return self.table.resolve(name, version, request)
+        return self.table.resolve(self._identify(name) if self._namespacing else name, version, request)
 
     def models(self) -> Iterator[ServedModel]:
         """Yield every ready version."""
@@ -93,44 +118,53 @@ class ModelRepository:
 
     def ready(self) -> bool:
         """Tell whether everything that should serve does; without strict readiness, whether the start is over."""
-        if not self._started or not self._strict:
-            return self._started
-        if self._duplicates:
-            return False
-        for name in self._loaded:
-            states = self.table.states(name)
-            if not states or any(s is not ModelState.READY and why != "unloaded" for s, why in states.values()):
-                return False
-        return True
+        return self._started and (not self._strict or self.table.all_ready())
 
     def index(self) -> list[IndexEntry]:
-        """Return one row for each known version, and one for each model on disk that was never loaded."""
-        rows = [entry for entry in self.table.index() if entry.name not in self._duplicates]
-        known = {entry.name for entry in rows}
-        rows.extend(
-            IndexEntry(name, "", ModelState.UNAVAILABLE, _DUPLICATE)
-            if name in self._duplicates or len(paths) > 1
-            else IndexEntry(name)
-            for name, paths in local.find_models(self._repositories).items()
-            if name not in known
-        )
-        return sorted(rows, key=lambda entry: (entry.name, int(entry.version or 0)))
+        """Return the models that the repositories hold now: a row for each known version, or one without a version.
+
+        A model whose folder is gone is not listed, also while it still serves.
+        """
+        try:
+            found = local.find_models(self._places())
+        except PollError as error:
+            raise InferenceError(ErrorCode.INTERNAL, str(error)) from error
+        rows: list[IndexEntry] = []
+        for key in sorted({*found.paths, *found.duplicates}):
+            if key in found.duplicates:
+                rows.append(IndexEntry(key.name, "", ModelState.UNAVAILABLE, _DUPLICATE))
+            elif not self.table.knows(str(key)):
+                rows.append(IndexEntry(key.name))
+            else:
+                states = sorted(self.table.states(str(key)).items())
+                rows += [IndexEntry(key.name, str(version), *state) for version, state in states]
+        return rows
 
     # -- orders
 
     async def start(self) -> list[str]:
         """Load what the control mode says; return one sentence for each model that failed."""
-        found = await asyncio.to_thread(local.find_models, self._repositories)
-        names = list(found)
         if self._mode is ControlMode.EXPLICIT and self._load_at_start != ("*",):
-            names = list(self._load_at_start)
-        failures: list[str] = []
-        for name, outcome in zip(names, await asyncio.gather(*map(self._try_load, names)), strict=True):
-            if outcome is not None:
-                failures.append(outcome)
-                log.error("model.load_failed", model=name, reason=outcome)
+            names = sorted(set(self._load_at_start))
+            failures = [failure for failure in await asyncio.gather(*map(self._load_at_first, names)) if failure]
+        else:
+            failures = await self.poll()
+        for failure in failures:
+            log.error("model.start_failed", reason=failure.strip())
         self._started = True
         return failures
+
+    async def poll(self) -> list[str]:
+        """Let what serves follow the repositories; return one sentence for each model that could not."""
+        try:
+            found, wanted = await asyncio.to_thread(self._look)
+        except PollError as error:
+            # What serves goes on: a repository that cannot be read now is not an empty one.
+            return [str(error)]
+        failures = [f"failed to poll model '{key}': {_DUPLICATE}" for key in sorted(found.duplicates)]
+        await asyncio.gather(*(self._follow_unload(key) for key in wanted.unload))
+        loads = (self._follow_load(key, found.paths[key]) for key in wanted.load)
+        return failures + [failure for failure in await asyncio.gather(*loads) if failure]
 
     async def load(self, name: str, config_json: str | None, files: dict[str, bytes]) -> None:
         """Load or reload a model; returns when it serves. An unmodified model that serves is left alone.
@@ -146,8 +180,13 @@ class ModelRepository:
         """
         self._refuse_unless_explicit()
         local.check_model_name(name)
-        async with self._lock(name):
-            await self._load(name, config_json, files)
+        async with self._locks.hold(name):
+            try:
+                await self._load_name(name, config_json, files)
+            except PollError as error:
+                log.error("model.poll_failed", model=name, reason=str(error))
+                text = f"failed to load '{name}', failed to poll from model repository"
+                raise InferenceError(ErrorCode.INTERNAL, text) from error
 
     async def unload(self, name: str, unload_dependents: bool) -> None:
         """Stop serving a model at once; what runs ends in the background. Unknown models are no error.
@@ -156,27 +195,54 @@ class ModelRepository:
             InferenceError: UNAVAILABLE outside explicit mode.
         """
         self._refuse_unless_explicit()
-        local.check_model_name(name)
-        async with self._lock(name):
-            served = self.table.replace(name, []) if name in self._loaded else []
-            for one in served:
-                self.table.note(name, str(one.version), one.version, ModelState.UNLOADING)
-            loaded = self._loaded.get(name)
-            if loaded is not None:
-                loaded.modified_ns = -1
-                self._retire(served, loaded.temporary, noted=True)
-                loaded.temporary = None
+        async with self._locks.hold(name):
+            for key in sorted(self._ids.get(name, ())):
+                self._unload(key)
 
     async def close(self, timeout_seconds: float) -> None:
         """Unload everything within the time."""
         served = list(self.table.models())
-        if self._closing:
-            await asyncio.wait(self._closing, timeout=timeout_seconds)
+        if self._retiring:
+            await asyncio.wait(self._retiring, timeout=timeout_seconds)
         await asyncio.gather(*(one.close(timeout_seconds) for one in served), return_exceptions=True)
-        for loaded in self._loaded.values():
-            _remove(loaded.temporary)
+        for known in self._known.values():
+            local.remove(known.temporary)
+        for source in self._sources:
+            await asyncio.to_thread(source.close)
 
-    # -- inside
+    # -- which models
+
+    def _places(self) -> list[tuple[str, Path]]:
+        return [(source.name if self._namespacing else "", source.path) for source in self._sources]
+
+    def _look(self) -> tuple[Found, Changes]:
+        """Read all repositories; return the folders and what must be done. Blocks."""
+        for source in self._sources:
+            source.refresh("")
+        found = local.find_models(self._places())
+        times = {key: local.read_times(path, self._rules.config_name) for key, path in found.paths.items()}
+        return found, changes({key: known.times for key, known in self._known.items()}, found, times)
+
+    def _find(self, name: str) -> Found:
+        """Read the folders of one name. Blocks."""
+        for source in self._sources:
+            source.refresh(name)
+        return local.locate(self._places(), name)
+
+    def _identify(self, name: str) -> str:
+        ids = self._ids.get(name)
+        if ids is None:
+            raise InferenceError(ErrorCode.INVALID_ARG, f"Request for unknown model: '{name}' is not found")
+        if not ids:
+            text = f"Identifier of model '{name}' is not found in global map"
+            raise InferenceError(ErrorCode.NOT_FOUND, text)
+        if len(ids) > 1:
+            raise InferenceError(
+                ErrorCode.INVALID_ARG,
+                f"There are {len(ids)} identifiers of model '{name}' in global map, model namespace must be provided "
+                "to resolve ambiguity.",
+            )
+        return str(next(iter(ids)))
 
     def _refuse_unless_explicit(self) -> None:
         if self._mode is not ControlMode.EXPLICIT:
@@ -184,132 +250,211 @@ class ModelRepository:
                 ErrorCode.UNAVAILABLE, "explicit model load / unload is not allowed if polling is enabled"
             )
 
-    def _lock(self, name: str) -> asyncio.Lock:
-        return self._locks.setdefault(name, asyncio.Lock())
+    # -- loading
 
-    async def _try_load(self, name: str) -> str | None:
+    async def _load_at_first(self, name: str) -> str | None:
         try:
-            async with self._lock(name):
-                await self._load(name, None, {})
+            async with self._locks.hold(name):
+                await self._load_name(name, None, {})
+        except PollError as error:
+            return f"failed to load '{name}': {error}"
         except InferenceError as error:
             return error.message
         return None
 
-    async def _load(self, name: str, config_json: str | None, files: dict[str, bytes]) -> None:
-        paths = await asyncio.to_thread(local.locate_model, self._repositories, name)
-        self._duplicates.discard(name)
-        if len(paths) > 1:
-            self._duplicates.add(name)
-        if len(paths) != 1 and not (files and config_json):
-            raise _not_polled(name)
-        temporary: Path | None = None
+    async def _follow_load(self, key: ModelId, path: Path) -> str | None:
         try:
-            if files:
-                temporary = await asyncio.to_thread(_write_files, name, files)
-                model = await asyncio.to_thread(local.read_model, temporary / name)
-            else:
-                model = await asyncio.to_thread(local.read_model, paths[0])
-            loaded = self._loaded.get(name)
-            if config_json is None and loaded and loaded.modified_ns >= model.modified_ns and self.table.serves(name):
-                return
-            config = _override(config_json, model) if config_json is not None else local.read_config(model)
-            await self._load_versions(model, config)
-        except (OSError, ContractError) as error:
-            _remove(temporary)
-            log.warning("model.poll_failed", model=name, reason=str(error))
-            raise _not_polled(name) from error
-        except InferenceError:
-            _remove(temporary)
-            self._loaded.setdefault(name, _Loaded(-1))
-            raise
-        previous = self._loaded.get(name)
-        # Uploaded files do not stick: the next plain load reads the folder again. A config override does.
-        stamp = 0 if files else model.modified_ns
-        self._loaded[name] = _Loaded(stamp, temporary)
-        if previous is not None:
-            _remove(previous.temporary)
+            async with self._locks.hold(key.name):
+                await self._load(key, await asyncio.to_thread(poll_folder, path, self._rules, None))
+        except PollError as error:
+            log.error("model.poll_failed", model=str(key), reason=str(error))
+            return f"failed to load '{key}': {error}"
+        except InferenceError as error:
+            return error.message
+        return None
 
-    async def _load_versions(self, model: local.LocalModel, config: model_config_pb2.ModelConfig) -> None:
-        """Load the versions that the policy asks for, then let them replace the old ones together."""
-        versions = select_versions(config.version_policy, model.versions)
-        if not versions:
-            text = f"at least one version must be available under the version policy of model '{model.name}'"
-            log.error("model.load_failed", model=model.name, reason=text)
-            raise InferenceError(ErrorCode.INTERNAL, f"failed to load '{model.name}', no version is available")
-        serving = {served.version for served in self.table.versions(model.name)}
-        for version in versions:
-            if version not in serving:
-                self.table.note(model.name, str(version), version, ModelState.LOADING)
-        outcomes = await asyncio.gather(*(self._load_one(model, version, config) for version in versions))
-        ready = [outcome for outcome in outcomes if not isinstance(outcome, InferenceError)]
-        if len(ready) == len(versions):
-            self._retire(self.table.replace(model.name, ready), None)
+    async def _follow_unload(self, key: ModelId) -> None:
+        async with self._locks.hold(key.name):
+            self._unload(key)
+
+    async def _load_name(self, name: str, config_json: str | None, files: dict[str, bytes]) -> None:
+        """Load the folders of a name: one, or one of each repository where names may stand in several.
+
+        Raises:
+            PollError: none, too many, or one that cannot be read; those that can be read are loaded all the same.
+            InferenceError: INVALID_ARG, a version failed.
+        """
+        if files:
+            key = ModelId("", name)
+            await self._load(key, await asyncio.to_thread(poll_uploaded, name, files, self._rules, config_json))
             return
-        await asyncio.gather(*(served.close() for served in ready))
-        reasons = ""
-        for version, outcome in zip(versions, outcomes, strict=True):
-            reason = outcome.message if isinstance(outcome, InferenceError) else "unloaded"
-            if version not in serving:
-                self.table.note(model.name, str(version), version, ModelState.UNAVAILABLE, reason)
-            if isinstance(outcome, InferenceError):
-                reasons += f"version {version} is at UNAVAILABLE state: {reason};\n"
-        raise InferenceError(ErrorCode.INVALID_ARG, f"load failed for model '{model.name}': {reasons}")
+        found = await asyncio.to_thread(self._find, name)
+        problem = PollError(_DUPLICATE) if found.duplicates else None
+        if not found.paths and problem is None:
+            problem = PollError("model not found in any model repository")
+        failures = ""
+        for key, path in found.paths.items():
+            try:
+                if config_json is not None or await asyncio.to_thread(self._is_modified, key, path):
+                    await self._load(key, await asyncio.to_thread(poll_folder, path, self._rules, config_json))
+            except PollError as error:
+                problem = error
+            except InferenceError as error:
+                failures += error.message
+        if failures:
+            raise InferenceError(ErrorCode.INVALID_ARG, failures)
+        if problem is not None:
+            raise problem
 
-    async def _load_one(
-        self, model: local.LocalModel, version: int, config: model_config_pb2.ModelConfig
-    ) -> ServedModel | InferenceError:
+    def _is_modified(self, key: ModelId, path: Path) -> bool:
+        known = self._known.get(key)
+        return known is None or local.read_times(path, self._rules.config_name).newest() > known.times.newest()
+
+    async def _load(self, key: ModelId, polled: PolledModel) -> None:
+        """Load the versions that the policy asks for, then let them replace the old ones together.
+
+        Raises:
+            InferenceError: INVALID_ARG, a version failed; what served before goes on.
+        """
+        known = self._known.setdefault(key, _Known())
+        self._ids.setdefault(key.name, set()).add(key)
+        name = str(key)
+        versions = select_versions(polled.config.version_policy, polled.folder.versions)
+        if not versions:
+            local.remove(polled.temporary)
+            self.table.know(name)
+            text = f"at least one version must be available under the version policy of model '{name}'"
+            raise InferenceError(ErrorCode.INVALID_ARG, f"load failed for model '{name}': {text}\n")
+        log.info("model.loading", model=name, versions=versions)
+        serving = {served.version: served for served in self.table.versions(name)}
+        outcomes = dict(
+            zip(
+                versions,
+                await asyncio.gather(
+                    *(self._load_version(key, polled, version, serving.get(version)) for version in versions)
+                ),
+                strict=True,
+            )
+        )
+        reasons = "".join(
+            f"version {version} is at {outcome.state} state: {outcome.reason};"
+            for version, outcome in outcomes.items()
+            if isinstance(outcome, _Failure)
+        )
+        if reasons:
+            self._give_up(name, polled, serving, outcomes)
+            raise InferenceError(ErrorCode.INVALID_ARG, f"load failed for model '{name}': {reasons}\n")
+        loaded = [outcome for outcome in outcomes.values() if not isinstance(outcome, _Failure)]
+        self._retire(name, self.table.swap(name, loaded), known.temporary)
+        known.temporary = polled.temporary
+        known.times = polled.times
+        known.fixed_parts = dict.fromkeys(versions, polled.fixed_part)
+        log.info("model.loaded_all", model=name, versions=versions)
+
+    async def _load_version(
+        self, key: ModelId, polled: PolledModel, version: int, serving: ServedModel | None
+    ) -> ServedModel | _Failure:
+        """Return the version: the one that serves when it can be changed in place, else a new one."""
+        known = self._known[key]
+        if serving is not None and serving.resize is not None and polled.temporary is None:
+            is_same = known.fixed_parts.get(version) == polled.fixed_part
+            if is_same and not known.times.version_differs(polled.times, version):
+                return await self._resize(serving, polled.config)
+        name = str(key)
+        if serving is None:
+            self.table.note(name, str(version), version, ModelState.LOADING)
+        outcome: ServedModel | _Failure = _Failure(ModelState.UNAVAILABLE, "")
+        async with self._slots:
+            for _ in range(self._retries + 1):
+                outcome = await self._load_once(polled, version)
+                if not isinstance(outcome, _Failure):
+                    break
+        return outcome
+
+    async def _load_once(self, polled: PolledModel, version: int) -> ServedModel | _Failure:
+        own = model_config_pb2.ModelConfig()
+        own.CopyFrom(polled.config)
+        folder = polled.folder
+        try:
+            return await self._loader(LoadOrder(folder.name, version, folder.path / str(version), own))
+        except InferenceError as error:
+            return _Failure(ModelState.UNAVAILABLE, _with_code(error))
+        except Exception as error:
+            log.exception("model.load_crashed", model=folder.name, version=version)
+            return _Failure(ModelState.UNAVAILABLE, f"Internal: unexpected {type(error).__name__} while loading")
+
+    async def _resize(self, serving: ServedModel, config: model_config_pb2.ModelConfig) -> ServedModel | _Failure:
+        assert serving.resize is not None
         own = model_config_pb2.ModelConfig()
         own.CopyFrom(config)
-        async with self._slots:
-            try:
-                return await self._loader(LoadOrder(model.name, version, model.path / str(version), own))
-            except InferenceError as error:
-                return error
-            except Exception as error:
-                log.exception("model.load_crashed", model=model.name, version=version)
-                return InferenceError(ErrorCode.INTERNAL, f"unexpected {type(error).__name__} while loading")
+        try:
+            await serving.resize(own)
+        except InferenceError as error:
+            return _Failure(ModelState.READY, _with_code(error))
+        return serving
 
-    def _retire(self, served: list[ServedModel], temporary: Path | None, *, noted: bool = False) -> None:
-        """Drain and close in the background; with ``noted`` the index says unloaded afterwards."""
+    def _give_up(
+        self,
+        name: str,
+        polled: PolledModel,
+        serving: Mapping[int, ServedModel],
+        outcomes: Mapping[int, ServedModel | _Failure],
+    ) -> None:
+        """Free what loaded in vain; say in the index what failed, where nothing else serves."""
+        in_vain: list[ServedModel] = []
+        for version, outcome in outcomes.items():
+            if not isinstance(outcome, _Failure):
+                if outcome is not serving.get(version):
+                    in_vain.append(outcome)
+                state, reason = ModelState.UNLOADING, ""
+            else:
+                state, reason = outcome.state, outcome.reason
+            if version not in serving:
+                self.table.note(name, str(version), version, state, reason)
+        self._retire(name, in_vain, polled.temporary)
+
+    # -- unloading
+
+    def _unload(self, key: ModelId) -> None:
+        """Stop sending requests to all versions of a model; they end in the background."""
+        known = self._known.pop(key, None)
+        ids = self._ids.get(key.name)
+        if ids is not None:
+            ids.discard(key)
+            if not self._namespacing and not ids:
+                del self._ids[key.name]
+        name = str(key)
+        if self.table.knows(name):
+            log.info("model.unloading", model=name)
+            self._retire(name, self.table.swap(name, []), known.temporary if known else None)
+
+    def _retire(self, name: str, served: Sequence[ServedModel], temporary: Path | None) -> None:
+        """Drain and close in the background; the index says unloaded afterwards."""
+        if not served and temporary is None:
+            return
 
         async def retire() -> None:
             for one in served:
                 await one.drain(_UNLOAD_DRAIN_SECONDS)
                 await one.close()
-                if noted and self.table.states(one.name).get(one.version, (None, ""))[0] is ModelState.UNLOADING:
-                    self.table.note(one.name, str(one.version), one.version, ModelState.UNAVAILABLE, "unloaded")
-            _remove(temporary)
+                if self.table.states(name).get(one.version, (None, ""))[0] is ModelState.UNLOADING:
+                    self.table.note(name, str(one.version), one.version, ModelState.UNAVAILABLE, "unloaded")
+                log.info("model.unloaded", model=name, version=one.version)
+            await asyncio.to_thread(local.remove, temporary)
 
         task = asyncio.ensure_future(retire())
-        self._closing.add(task)
-        task.add_done_callback(self._closing.discard)
+        self._retiring.add(task)
+        task.add_done_callback(self._retiring.discard)
 
 
-def _not_polled(name: str) -> InferenceError:
-    return InferenceError(ErrorCode.INTERNAL, f"failed to load '{name}', failed to poll from model repository")
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """Why a version was not loaded, and the state that it is in now."""
+
+    state: ModelState
+    reason: str
 
 
-def _override(config_json: str, model: local.LocalModel) -> model_config_pb2.ModelConfig:
-    config = parse_json(config_json)
-    config.ClearField("name")
-    return local.identify(config, model)
-
-
-def _write_files(name: str, files: dict[str, bytes]) -> Path:
-    """Write uploaded files into a new private folder; return it. A path that would leave it is an OSError."""
-    root = Path(tempfile.mkdtemp(prefix="flotilla-model-"))
-    base = root / name
-    base.mkdir()
-    for relative, content in files.items():
-        target = (base / relative).resolve()
-        if not target.is_relative_to(base.resolve()):
-            shutil.rmtree(root, ignore_errors=True)
-            raise OSError(f"'{relative}' leaves the model folder")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(content)
-    return root
-
-
-def _remove(folder: Path | None) -> None:
-    if folder is not None:
-        shutil.rmtree(folder, ignore_errors=True)
+def _with_code(error: InferenceError) -> str:
+    """Return the text of an error as Triton keeps it for a version."""
+    return f"{_CODE_WORDS[error.code]}: {error.message}"

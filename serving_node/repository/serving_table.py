@@ -23,11 +23,15 @@ _VERSION = re.compile(r"[ \t-\r]*([+-]?[0-9]+)")
 
 @dataclass(slots=True)
 class _Model:
-    """One served name. ``fixed`` is set when the request cannot change the answer to a call without a version."""
+    """One served name. ``fixed`` is set when the request cannot change the answer to a call without a version.
+
+    ``stale``: versions that failed once and that nobody asks for any more.
+    """
 
     name: str
     ready: dict[str, ServedModel] = field(default_factory=dict)
     states: dict[str, tuple[int, ModelState, str]] = field(default_factory=dict)
+    stale: set[str] = field(default_factory=set)
     routes: RouteTable | None = None
     fixed: ServedModel | None = None
 
@@ -113,19 +117,47 @@ class ServingTable:
             model.refresh()
         return served
 
-    def replace(self, name: str, units: list[ServedModel]) -> list[ServedModel]:
-        """Let these units be all of a model from now on; return those that no longer are, for closing."""
+    def swap(self, name: str, units: list[ServedModel]) -> list[ServedModel]:
+        """Let these units be all of a model from now on; return those that no longer are, for closing.
+
+        Those are unloading until ``note`` says otherwise; what failed before stays in the index and counts no more.
+        """
         model = self._model(name)
-        previous = model.ready
-        model.ready = {_key(served): served for served in units}
-        model.states = {_key(served): (served.version, ModelState.READY, "") for served in units}
+        previous, model.ready = model.ready, {_key(served): served for served in units}
+        for key, served in previous.items():
+            model.states[key] = (served.version, ModelState.UNLOADING, "")
+        for key, served in model.ready.items():
+            model.states[key] = (served.version, ModelState.READY, "")
+        model.stale = {key for key, (_, state, _) in model.states.items() if state is ModelState.UNAVAILABLE}
         model.refresh()
         kept = {id(served) for served in units}
         return [served for served in previous.values() if id(served) not in kept]
 
+    def know(self, name: str) -> None:
+        """Remember a model without any version."""
+        self._model(name)
+
+    def knows(self, name: str) -> bool:
+        """Tell whether the model was ever loaded, or tried."""
+        return name in self._models
+
+    def all_ready(self) -> bool:
+        """Tell whether every model has versions, and every version that somebody asked for answers."""
+        for model in self._models.values():
+            if not model.states:
+                return False
+            for key, (_, state, reason) in model.states.items():
+                if state is not ModelState.READY and reason != "unloaded" and key not in model.stale:
+                    return False
+            if not all(served.ready() for served in model.ready.values()):
+                return False
+        return True
+
     def note(self, name: str, key: str, version: int, state: ModelState, reason: str = "") -> None:
         """Record the state of a unit for the index; a ready one is recorded by ``put``."""
-        self._model(name).states[key] = (version, state, reason)
+        model = self._model(name)
+        model.states[key] = (version, state, reason)
+        model.stale.discard(key)
 
     def forget(self, name: str, key: str) -> None:
         """Drop a unit from the index; the last one takes the name with it."""

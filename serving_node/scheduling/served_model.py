@@ -9,6 +9,8 @@ from serving_node.core.metadata import ModelMetadata
 from serving_node.core.request import InferenceRequest
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from serving_node.contract.proto import model_config_pb2
     from serving_node.contract.signature import ModelSignature
     from serving_node.observability.statistics import ModelStatistics
@@ -50,6 +52,8 @@ class ServedModel:
     ``unit`` is the control plane's id of the version under its config, empty on a stand-alone node.
     ``config`` is completed and normalised; ``signature`` is what the model file says, if it says anything.
     ``decoupled``: a request may have any number of responses.
+    ``resize`` brings the instances to those of another config that differs in nothing else, while requests flow; the
+    config is as of the repository. It raises InferenceError and then has changed nothing.
     """
 
     name: str
@@ -65,6 +69,7 @@ class ServedModel:
     load_seconds: float
     memory_bytes: int
     decoupled: bool = False
+    resize: Callable[[model_config_pb2.ModelConfig], Awaitable[None]] | None = None
 
     def submit(self, request: InferenceRequest) -> None:
         """Queue a request whose tensors were checked against ``rules``. See ``RequestScheduler.submit``."""

@@ -23,6 +23,9 @@ class FakeScheduler:
     def submit(self, request: InferenceRequest) -> None:
         self.calls.append("submit")
 
+    def ready(self) -> bool:
+        return True
+
     def pending_count(self) -> int:
         return 0
 

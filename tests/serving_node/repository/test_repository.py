@@ -119,13 +119,16 @@ async def test_load_failure_of_one_version_keeps_all_old_ones(make: Make, folder
     with pytest.raises(InferenceError) as caught:
         await repository.load("m", None, {})
     assert caught.value.code is ErrorCode.INVALID_ARG
-    assert caught.value.message == "load failed for model 'm': version 3 is at UNAVAILABLE state: no such opset;\n"
+    assert caught.value.message == (
+        "load failed for model 'm': version 3 is at UNAVAILABLE state: Invalid argument: no such opset;\n"
+    )
     assert repository.resolve("m", "", request()).version == 1
     rows = {row.version: (row.state, row.reason) for row in repository.index()}
     assert rows["1"] == (ModelState.READY, "")
-    assert rows["3"] == (ModelState.UNAVAILABLE, "no such opset")
+    assert rows["3"] == (ModelState.UNAVAILABLE, "Invalid argument: no such opset")
+    await repository.close(5.0)
     served = [one for one in loader.loaded if one.version == 2]
-    assert calls(served[0]) == ["close"], "what loaded in vain is freed"
+    assert calls(served[0]) == ["drain", "close"], "what loaded in vain is freed"
 
 
 async def test_failed_model_makes_the_server_not_ready(make: Make, folder: Path, loader: FakeLoader) -> None:
@@ -142,9 +145,11 @@ async def test_failed_model_makes_the_server_not_ready(make: Make, folder: Path,
     ("name", "code", "text"),
     [
         ("nowhere", ErrorCode.INTERNAL, "failed to load 'nowhere', failed to poll from model repository"),
-        ("empty", ErrorCode.INTERNAL, "failed to load 'empty', no version is available"),
-        ("misnamed", ErrorCode.INVALID_ARG, "directory name must equal model name"),
-        ("unknown", ErrorCode.INVALID_ARG, "Could not determine backend for model 'unknown'"),
+        ("empty", ErrorCode.INVALID_ARG, "at least one version must be available under the version policy"),
+        ("misnamed", ErrorCode.INTERNAL, "failed to load 'misnamed', failed to poll from model repository"),
+        ("unknown", ErrorCode.INTERNAL, "failed to load 'unknown', failed to poll from model repository"),
+        (".", ErrorCode.INTERNAL, "failed to load '.', failed to poll from model repository"),
+        ("..", ErrorCode.INVALID_ARG, "must not contain path traversal characters"),
         ("", ErrorCode.INVALID_ARG, "Model name cannot be empty"),
         ("../m", ErrorCode.INVALID_ARG, "must not contain path traversal characters"),
     ],
@@ -216,4 +221,3 @@ async def test_model_in_two_repositories_is_not_loaded(tmp_path: Path, loader: F
     assert await repository.start()
     assert not loader.orders
     assert repository.index()[0].reason == "model appears in two or more repositories"
-    assert not repository.ready()

@@ -23,7 +23,7 @@ def routed() -> ServingTable:
 
 def test_resolve_without_routes_takes_the_highest_ready_version() -> None:
     table = ServingTable()
-    table.replace("m", [served_model(version=9), served_model(version=10)])
+    table.swap("m", [served_model(version=9), served_model(version=10)])
     assert table.resolve("m", "", request()).version == 10
     assert table.resolve("m", "9", request()).version == 9
     for text in ("9", "09", "+9", " 9", "9.5", "9x"):  # as Triton reads numbers
@@ -114,9 +114,30 @@ def test_resolve_two_configs_of_one_version_share_by_weight() -> None:
     assert len(table.index()) == 1
 
 
-def test_replace_returns_what_must_be_closed() -> None:
+def test_swap_returns_what_must_be_closed() -> None:
     table = ServingTable()
     old, kept, new = (served_model(version=n) for n in (1, 2, 3))
-    table.replace("m", [old, kept])
-    assert table.replace("m", [kept, new]) == [old]
-    assert [row.version for row in table.index()] == ["2", "3"]
+    table.swap("m", [old, kept])
+    assert table.swap("m", [kept, new]) == [old]
+    assert table.states("m") == {
+        1: (ModelState.UNLOADING, ""),
+        2: (ModelState.READY, ""),
+        3: (ModelState.READY, ""),
+    }
+
+
+def test_all_ready_counts_what_somebody_asked_for() -> None:
+    table = ServingTable()
+    assert table.all_ready()
+    table.swap("m", [served_model(version=1)])
+    assert table.all_ready()
+    table.note("m", "2", 2, ModelState.UNAVAILABLE, "Internal: broken")
+    assert not table.all_ready(), "a version failed"
+    table.swap("m", [served_model(version=1)])
+    assert table.all_ready(), "the load that came later did not want it"
+    table.note("m", "2", 2, ModelState.LOADING)
+    assert not table.all_ready()
+    table.note("m", "2", 2, ModelState.UNAVAILABLE, "unloaded")
+    assert table.all_ready()
+    table.know("empty")
+    assert not table.all_ready(), "a model without any version serves nobody"
