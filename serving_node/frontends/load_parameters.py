@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 from serving_node.contract.errors import ErrorCode
 from serving_node.core.errors import InferenceError
 
-SHARED_MEMORY_DISABLED = "Client shared memory is disabled. Start the server with '--allow-client-shm=true' to enable."
-
 
 @dataclass(slots=True)
 class LoadParameters:

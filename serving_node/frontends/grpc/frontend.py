@@ -17,17 +17,25 @@ from serving_node.frontends.codec_pool import CodecPool
 from serving_node.frontends.grpc.connection import GrpcConnection, GrpcLimits
 from serving_node.frontends.grpc.infer import InferService
 from serving_node.frontends.grpc.service import Services
+from serving_node.frontends.shared_memory import SharedMemory
 from serving_node.wire.listener import Listener
 
 
 class GrpcFrontend:
     """Serves inference.GRPCInferenceService and grpc.health.v1.Health from a dataplane."""
 
-    def __init__(self, dataplane: DataPlane, limits: GrpcLimits | None = None, pool: CodecPool | None = None) -> None:
+    def __init__(
+        self,
+        dataplane: DataPlane,
+        limits: GrpcLimits | None = None,
+        pool: CodecPool | None = None,
+        *,
+        memory: SharedMemory | None = None,
+    ) -> None:
         chosen = limits or GrpcLimits()
         used_pool = pool or CodecPool()
         self._own_pool = used_pool if pool is None else None
-        services = Services(dataplane, InferService(dataplane, used_pool))
+        services = Services(dataplane, InferService(dataplane, used_pool, memory=memory), memory)
         self._listener = Listener(
             lambda listener: GrpcConnection(services.methods, chosen, listener),
             max_connections=chosen.max_connections,

@@ -16,9 +16,11 @@ from serving_node.core.errors import InferenceError
 from serving_node.dataplane import DataPlane
 from serving_node.frontends.grpc.connection import Method
 from serving_node.frontends.grpc.infer import UNPARSABLE, InferService
+from serving_node.frontends.grpc.shared_memory import SharedMemoryMethods
 from serving_node.frontends.grpc.status import STATUS_OF
 from serving_node.frontends.grpc.stream import open_stream
-from serving_node.frontends.load_parameters import SHARED_MEMORY_DISABLED, LoadParameters
+from serving_node.frontends.load_parameters import LoadParameters
+from serving_node.frontends.shared_memory import SharedMemory
 from serving_node.observability.log_settings import changes_from_parameters
 from serving_node.observability.tracing.settings import changes_from_lists
 from serving_node.wire.grpc import GrpcCall, GrpcError, GrpcStatus
@@ -30,7 +32,7 @@ _PREFIX = "/inference.GRPCInferenceService/"
 class Services:
     """The methods by path, for ``GrpcConnection``."""
 
-    def __init__(self, dataplane: DataPlane, infer: InferService) -> None:
+    def __init__(self, dataplane: DataPlane, infer: InferService, memory: SharedMemory | None = None) -> None:
         self._dataplane = dataplane
         self._tasks: set[asyncio.Task[None]] = set()
         self.methods: dict[bytes, Method] = {}
@@ -45,16 +47,12 @@ class Services:
             ("ModelConfig", pb.ModelConfigRequest, self._model_config),
             ("ModelStatistics", pb.ModelStatisticsRequest, self._statistics),
             ("RepositoryIndex", pb.RepositoryIndexRequest, self._index),
-            ("SystemSharedMemoryStatus", pb.SystemSharedMemoryStatusRequest, self._system_status),
-            ("SystemSharedMemoryRegister", pb.SystemSharedMemoryRegisterRequest, self._no_shared_memory),
-            ("SystemSharedMemoryUnregister", pb.SystemSharedMemoryUnregisterRequest, self._no_shared_memory),
-            ("CudaSharedMemoryStatus", pb.CudaSharedMemoryStatusRequest, self._cuda_status),
-            ("CudaSharedMemoryRegister", pb.CudaSharedMemoryRegisterRequest, self._no_shared_memory),
-            ("CudaSharedMemoryUnregister", pb.CudaSharedMemoryUnregisterRequest, self._no_shared_memory),
             ("TraceSetting", pb.TraceSettingRequest, self._trace_setting),
             ("LogSettings", pb.LogSettingsRequest, self._log_settings),
         ):
             self._add(name, Method(unary=_unary(request, handler)))
+        for name, kind, method in SharedMemoryMethods(memory or SharedMemory.disabled()).table():
+            self._add(name, Method(unary=_unary(kind, method)))
         self._add("RepositoryModelLoad", Method(unary=self._later(pb.RepositoryModelLoadRequest, self._load)))
         self._add("RepositoryModelUnload", Method(unary=self._later(pb.RepositoryModelUnloadRequest, self._unload)))
         check = _unary(health_pb2.HealthCheckRequest, self._health)
@@ -175,23 +173,6 @@ class Services:
             dependents = parameter.bool_param
         await self._dataplane.unload(request.model_name, dependents)
         return pb.RepositoryModelUnloadResponse()
-
-    # -- shared memory
-
-    def _system_status(self, request: pb.SystemSharedMemoryStatusRequest) -> Message:
-        if request.name:
-            sentence = f"Unable to find system shared memory region: '{request.name}'"
-            raise InferenceError(ErrorCode.NOT_FOUND, sentence)
-        return pb.SystemSharedMemoryStatusResponse()
-
-    def _cuda_status(self, request: pb.CudaSharedMemoryStatusRequest) -> Message:
-        if request.name:
-            sentence = f"Unable to find cuda shared memory region: '{request.name}'"
-            raise InferenceError(ErrorCode.NOT_FOUND, sentence)
-        return pb.CudaSharedMemoryStatusResponse()
-
-    def _no_shared_memory(self, request: Message) -> Message:
-        raise InferenceError(ErrorCode.UNSUPPORTED, SHARED_MEMORY_DISABLED)
 
 
 def _refuse_repository(name: str) -> None:
