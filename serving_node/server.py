@@ -23,7 +23,9 @@ import structlog
 import uvloop
 
 from serving_node.backends.loader import Backends
-from serving_node.dataplane import DataPlane
+from serving_node.contract.errors import ErrorCode
+from serving_node.core.errors import InferenceError
+from serving_node.dataplane import MANAGED, DataPlane
 from serving_node.frontends.admin.frontend import AdminFrontend
 from serving_node.frontends.codec_pool import CodecPool
 from serving_node.frontends.grpc.connection import GrpcLimits
@@ -32,6 +34,7 @@ from serving_node.frontends.header_forwarding import HeaderForwarding
 from serving_node.frontends.http.frontend import HttpFrontend, HttpLimits
 from serving_node.frontends.metrics.frontend import MetricsFrontend
 from serving_node.frontends.restricted_access import RestrictedAccess
+from serving_node.frontends.shared_memory import SharedMemory
 from serving_node.observability.host import GpuProbe, HostProbe
 from serving_node.observability.logging import LogControl, LogFormat, configure_logging
 from serving_node.observability.tracing.tracer import Tracer, TracingUnavailable, open_tracer
@@ -42,7 +45,9 @@ from serving_node.repository.fetcher import BlobFetcher
 from serving_node.repository.inventory import take_inventory, usable_gpus
 from serving_node.repository.loading import LoadOrder
 from serving_node.repository.membership import Membership, MembershipError
-from serving_node.repository.repository import ModelRepository
+from serving_node.repository.polled import PollRules
+from serving_node.repository.polling import keep_polling
+from serving_node.repository.repository import ControlMode, ModelRepository
 from serving_node.repository.unit_steps import UnitSteps
 from serving_node.scheduling.model_loader import load_served_model
 from serving_node.scheduling.served_model import ServedModel
@@ -102,9 +107,10 @@ class Server:
         self._failure = ""
         self._has_abandoned_loads = False
         self._pool = CodecPool()
+        self._memory = _shared_memory(settings)
         self._bound: dict[str, int] = {}
         self._ports_open: list[_Port] = []
-        self._membership_task: asyncio.Task[None] | None = None
+        self._background: list[asyncio.Task[None]] = []
 
     async def serve(self) -> Outcome:
         """Start, serve until a signal, stop in order.
@@ -127,13 +133,16 @@ class Server:
             settings.metrics_interval_ms / 1000, cpu=settings.allow_cpu_metrics, gpu=settings.allow_gpu_metrics
         )
         metrics = MetricsFrontend(dataplane, host)
+        polls = settings.repository_poll_secs if settings.model_control_mode is ControlMode.POLL else 0
         self._watch_signals()
         try:
             await self._start_repository(joined, local)
             if not self._stop.is_set():
                 await self._start_ports(self._ports(dataplane, metrics, joined))
                 if joined:
-                    self._membership_task = asyncio.create_task(self._keep_membership(joined.membership))
+                    self._background.append(asyncio.create_task(self._keep_membership(joined.membership)))
+                elif local is not None and polls:
+                    self._background.append(asyncio.create_task(keep_polling(local.poll, polls)))
                 log.info("node.started", **self._bound)
                 await self._stop.wait()
         finally:
@@ -141,6 +150,7 @@ class Server:
             await tracer.close(_TRACE_FLUSH_SECONDS)
             metrics.close()
             self._pool.close()
+            self._memory.close()
         if self._failure:
             raise StartError(self._failure)
         return Outcome(0 if is_clean else 1, must_end_now=not is_clean or self._has_abandoned_loads)
@@ -163,6 +173,9 @@ class Server:
             load_at_start=settings.load_models,
             strict_readiness=settings.strict_readiness,
             parallel_loads=max(settings.model_load_thread_count, 1),
+            load_retries=settings.model_load_retry_count,
+            namespacing=settings.model_namespacing,
+            rules=PollRules(settings.model_config_name, not settings.disable_auto_complete_config),
         )
 
     async def _prepare_joined(self, loader: _Loader) -> _Joined:
@@ -193,7 +206,7 @@ class Server:
         if settings.allow_http:
             ports.append(self._http_port(dataplane))
         if settings.allow_grpc:
-            grpc = GrpcFrontend(dataplane, GrpcLimits(), self._pool)
+            grpc = GrpcFrontend(dataplane, GrpcLimits(), self._pool, memory=self._memory)
             ports.append(_Port("grpc", settings.grpc_address, settings.grpc_port, grpc.serve, grpc.stop))
         if settings.allow_metrics:
             address = settings.effective_metrics_address
@@ -221,6 +234,7 @@ class Server:
             self._pool,
             restricted=RestrictedAccess.for_http(settings.http_restricted_api),
             forwarding=HeaderForwarding(settings.http_header_forward_pattern),
+            memory=self._memory,
         )
         serve = partial(http.serve, reuse_port=settings.reuse_http_port)
         return _Port("http", settings.http_address, settings.http_port, serve, http.stop, _http_tls(settings))
@@ -300,8 +314,8 @@ class Server:
             return max(deadline - time.monotonic(), 0.0)
 
         dataplane.stop()
-        if self._membership_task is not None:
-            self._membership_task.cancel()
+        for task in self._background:
+            task.cancel()
         if joined is not None:
             joined.desired.wake_waiters()
         await asyncio.gather(*(port.stop(left()) for port in self._ports_open))
@@ -421,6 +435,12 @@ def _http_tls(settings: NodeSettings) -> ssl.SSLContext | None:
         )
     except TlsError as error:
         raise StartError(str(error)) from error
+
+
+def _shared_memory(settings: NodeSettings) -> SharedMemory:
+    if settings.joined:
+        return SharedMemory(InferenceError(ErrorCode.UNAVAILABLE, MANAGED))
+    return SharedMemory() if settings.allow_client_shm else SharedMemory.disabled()
 
 
 def _admin_tls(settings: NodeSettings) -> ssl.SSLContext | None:

@@ -37,6 +37,10 @@ class NodeSettings:
     strict_readiness: bool = True
     disable_auto_complete_config: bool = False
     model_load_thread_count: int = 4
+    model_load_retry_count: int = 0
+    model_config_name: str = ""
+    model_namespacing: bool = False
+    repository_poll_secs: int = 15
     backend_config: tuple[tuple[str, str, str], ...] = ()
     # joined
     join_url: str = ""
@@ -77,6 +81,8 @@ class NodeSettings:
     admin_port: int = 8003
     admin_tls_cert: Path | None = None
     admin_tls_key: Path | None = None
+    # memory
+    allow_client_shm: bool = False
     # life and words
     exit_timeout_secs: int = 30
     log_verbose: int = 0
@@ -151,6 +157,12 @@ class NodeSettings:
             raise SettingsError("--load-model needs --model-control-mode=explicit")
         if "*" in self.load_models and len(self.load_models) > 1:
             raise SettingsError("--load-model=* loads every model, so it must be the only --load-model")
+        for flag, value in (
+            ("repository-poll-secs", self.repository_poll_secs),
+            ("model-load-retry-count", self.model_load_retry_count),
+        ):
+            if value < 0:
+                raise SettingsError(f"--{flag} must not be negative")
         if self.exit_timeout_secs < 0:
             raise SettingsError("--exit-timeout-secs must not be negative")
         if self.log_format not in list(LogFormat):
