@@ -25,6 +25,7 @@ from serving_node.observability.statistics import FailureReason, ModelStatistics
 from serving_node.scheduling.batch import Batch, ReleaseOrder
 from serving_node.scheduling.batcher import Batcher, DynamicBatcher, SingleBatcher
 from serving_node.scheduling.instances import InstanceThread, LoopRunner
+from serving_node.scheduling.marks import TraceMarks
 from serving_node.scheduling.policy import BatchPolicy
 
 log = structlog.get_logger(__name__)
@@ -72,6 +73,7 @@ class Scheduler:
         self._pump_is_due = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ns = 0
+        self._marks = TraceMarks()
         self._inflight = 0
         self._stopping = False
         self._closed = False
@@ -103,6 +105,8 @@ class Scheduler:
             is_idle = bool(self._idle)
         request.on_cancel = self._cancel
         self._inflight += 1
+        if request.trace is not None:
+            self._marks.queued(request)
         if is_idle or self._has_timeouts:
             if self._eager:
                 self._pump()
@@ -267,8 +271,12 @@ class Scheduler:
         """Pass on one response of a request that is not answered with its batch. On the loop."""
         response.model_name, response.model_version, response.id = self._name, self._version, request.id
         self._statistics.record_response(request, response, time.monotonic_ns())
+        if request.trace is not None:
+            request.trace.tensors("TENSOR_BACKEND_OUTPUT", response.outputs)
         if response.final:
             self._respond(request, response)
+            if request.trace is not None:
+                self._marks.answered_apart(request)
             return
         try:
             request.on_response(response)
@@ -282,6 +290,8 @@ class Scheduler:
         compute_infer_ns = execution.computed_ns - execution.inputs_ready_ns
         compute_output_ns = execution.finished_ns - execution.computed_ns
         for position, (request, result) in enumerate(zip(execution.requests, execution.results, strict=True)):
+            if request.trace is not None:
+                self._marks.computed(request, execution, result if isinstance(result, list | None) else [])
             if result is None:
                 continue  # answered apart from the batch
             response = InferenceResponse(self._name, self._version, request.id)
@@ -295,6 +305,8 @@ class Scheduler:
             if execution.parameters:
                 response.parameters = execution.parameters.get(position, response.parameters)
             self._respond(request, response)
+            if request.trace is not None:
+                request.trace.end(time.monotonic_ns())
 
     def _respond(self, request: InferenceRequest, response: InferenceResponse) -> None:
         self._inflight -= 1
@@ -310,6 +322,8 @@ class Scheduler:
     def _fail(self, request: InferenceRequest, error: InferenceError, reason: FailureReason) -> None:
         self._statistics.record_failure(reason, time.monotonic_ns() - request.arrival_ns)
         self._respond(request, InferenceResponse(self._name, self._version, request.id, error=error))
+        if request.trace is not None:
+            request.trace.end(time.monotonic_ns())
 
     def _reject(self, request: InferenceRequest) -> None:
         self._fail(request, InferenceError(ErrorCode.UNAVAILABLE, EXPIRED), FailureReason.REJECTED)

@@ -22,7 +22,15 @@ def statistics() -> ModelStatistics:
     for request, rows in zip(requests, (1, 2), strict=True):
         request.batch_size, request.queued_ns = rows, 1 * MS
     failed = InferenceError(ErrorCode.INTERNAL, "no")
-    execution = Execution(requests, 3, [[], failed], 3 * MS, 4 * MS, 8 * MS, 9 * MS)
+    execution = Execution(
+        requests,
+        3,
+        [[], failed],
+        started_ns=3 * MS,
+        inputs_ready_ns=4 * MS,
+        computed_ns=8 * MS,
+        finished_ns=9 * MS,
+    )
     result = ModelStatistics()
     result.record_execution(execution, 10 * MS)
     result.record_failure(FailureReason.REJECTED, 5 * MS)
