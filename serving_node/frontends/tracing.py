@@ -6,6 +6,9 @@ import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from serving_node.core.request import InferenceRequest, InferenceResponse
     from serving_node.core.trace import RequestTrace
     from serving_node.observability.tracing.tracer import Tracer
     from serving_node.wire.exchange import HttpExchange
@@ -24,14 +27,41 @@ def begin_http_trace(exchange: HttpExchange, tracer: Tracer, model: str) -> None
         exchange.trace = trace
 
 
-def begin_grpc_trace(call: GrpcCall, tracer: Tracer, model: str, *, first: bool = True) -> RequestTrace | None:
-    """Return the trace of a message that has been received, None if it is not traced.
+def begin_grpc_trace(request: InferenceRequest, call: GrpcCall, tracer: Tracer) -> None:
+    """Trace a request that has been received, and its responses, if it is to be traced.
 
-    ``first``: nothing of the call was received before, so that the message was waited for since the call began.
+    ``trace.finish`` is left to the caller when no model gets the request.
     """
-    trace = tracer.start(model, call.metadata)
-    if trace is not None:
-        now_ns = time.monotonic_ns()
-        trace.mark("GRPC_WAITREAD_START", min(int(call.since * _NS), now_ns) if first else now_ns)
-        trace.mark("GRPC_WAITREAD_END", now_ns)
-    return trace
+    trace = tracer.start(request.model_name, call.metadata)
+    if trace is None:
+        return
+    now_ns = time.monotonic_ns()
+    # of a stream nobody knows when the wait for this message began
+    trace.mark("GRPC_WAITREAD_START", now_ns if call.streaming else min(int(call.since * _NS), now_ns))
+    trace.mark("GRPC_WAITREAD_END", now_ns)
+    request.trace = trace
+    request.on_response = _Sender(trace, request.on_response)
+
+
+class _Sender:
+    """Passes on responses, and notes when they are sent."""
+
+    __slots__ = ("_is_first", "_send", "_trace")
+
+    def __init__(self, trace: RequestTrace, send: Callable[[InferenceResponse], None]) -> None:
+        self._trace = trace
+        self._send = send
+        self._is_first = True
+
+    def __call__(self, response: InferenceResponse) -> None:
+        trace = self._trace
+        if self._is_first:
+            self._is_first = False
+            trace.mark("INFER_RESPONSE_COMPLETE", time.monotonic_ns())
+        trace.mark("GRPC_SEND_START", time.monotonic_ns())
+        try:
+            self._send(response)
+        finally:
+            trace.mark("GRPC_SEND_END", time.monotonic_ns())
+            if response.final:
+                trace.finish()

@@ -15,6 +15,7 @@ from serving_node.frontends.header_forwarding import HeaderForwarding
 from serving_node.frontends.parameters import STICKY_HEADER
 from serving_node.frontends.shared_memory import SharedMemory
 from serving_node.frontends.single_response import SingleResponse
+from serving_node.frontends.tracing import begin_grpc_trace
 from serving_node.wire.grpc import GrpcCall, GrpcError, GrpcStatus
 
 _log = logging.getLogger(__name__)
@@ -64,6 +65,8 @@ class InferService:
             request.sticky_key = call.metadata[STICKY_HEADER].decode("utf-8", "replace")
         if self._forwarding is not None:
             request.parameters.update(self._forwarding.collect(call.metadata.items()))
+        if self.dataplane.tracing is not None:
+            begin_grpc_trace(request, call, self.dataplane.tracing)
 
     def answers(self, call: GrpcCall) -> GrpcCall | CompressedAnswers:
         """Return what to answer a call through."""
@@ -108,6 +111,8 @@ class _UnaryInfer:
             self._request = None
             if request.lease is not None:
                 request.lease.release()
+            if request.trace is not None:
+                request.trace.finish()
             raise
 
     def on_response(self, response: InferenceResponse) -> None:

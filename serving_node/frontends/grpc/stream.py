@@ -156,6 +156,8 @@ class _Session:
         """Answer a request that no model has got. The stream goes on."""
         if slot.request is not None and slot.request.lease is not None:
             slot.request.lease.release()
+        if slot.request is not None and slot.request.trace is not None:
+            slot.request.trace.finish()
         slot.request = None
         self._send(slot, slot.empty(final=True, error=text), final=True)
 
