@@ -237,6 +237,10 @@ class GrpcCall:
         if self.complete and not self.done and self.on_half_close is not None:
             self.on_half_close()
 
+    def when_drained(self, action: Callable[[], None]) -> None:
+        """Call ``action`` once, when little of the answer is left that the client's flow control holds back."""
+        self._stream.on_drained = action
+
     def _is_holding(self) -> bool:
         return self._held is not None
 

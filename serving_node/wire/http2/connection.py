@@ -62,19 +62,36 @@ from serving_node.wire.http2.frames import (
 from serving_node.wire.http2.headers import HeaderDecoder, HeadersError, RequestHeaders
 from serving_node.wire.http2.sender import FrameSender
 
+# What tells our pings apart when the client returns them.
+_KEEPALIVE_PING = b"keepaliv"
+_RETIRE_PING = b"retiring"
+
 
 class Http2Connection(FrameSender):
     """The state of one client's connection.
 
     ``accept(stream, headers)`` returns the sink for a new request, or None if it was answered at once.
+    ``may_ping()``, when given, is asked at every PING of the client whether it pings within its limits.
+
+    An orderly end has two steps, so that requests on their way are not lost: ``retire`` says that no new ones should
+    be sent, and when the client has seen that, or at ``shut_down``, ``shutting_down`` becomes true and new ones are
+    refused.
     """
 
-    def __init__(self, accept: Callable[[Stream, RequestHeaders], StreamSink | None], limits: Http2Limits) -> None:
+    def __init__(
+        self,
+        accept: Callable[[Stream, RequestHeaders], StreamSink | None],
+        limits: Http2Limits,
+        may_ping: Callable[[], bool] | None = None,
+    ) -> None:
         super().__init__(limits)
         self.closed = False
+        self.retiring = False
         self.shutting_down = False
         self.started = False  # preface and first SETTINGS were received
         self._accept = accept
+        self._may_ping = may_ping
+        self._reason = b""
         self._decoder = HeaderDecoder(limits.max_header_list_bytes)
         self._preface_left = PREFACE
         self._partial = bytearray()
@@ -140,11 +157,28 @@ class Http2Connection(FrameSender):
         """Restore the budget for control frames. Call once a second."""
         self._budget = min(self._budget + self._limits.control_per_refill, self._limits.control_burst)
 
+    def retire(self, reason: bytes = b"") -> None:
+        """Tell the client to open no more requests here. Those that it has sent meanwhile are served."""
+        if self.retiring or self.closed:
+            return
+        self.retiring = True
+        self._reason = reason
+        if self.started:
+            self._goaway(NO_ERROR, reason, MAX_WINDOW)
+            self._emit_ping(_RETIRE_PING)
+        else:
+            self.shut_down()
+
     def shut_down(self) -> None:
-        """Tell the client to go elsewhere; running requests may finish."""
+        """Refuse new requests; running ones may finish."""
         if not self.shutting_down and not self.closed:
-            self.shutting_down = True
-            self._goaway(NO_ERROR, b"")
+            self.retiring = self.shutting_down = True
+            self._goaway(NO_ERROR, self._reason)
+
+    def ping(self) -> None:
+        """Ask the client for a sign of life."""
+        if self.started and not self.closed:
+            self._emit_ping(_KEEPALIVE_PING)
 
     def connection_lost(self) -> None:
         """The socket is gone: reset every stream."""
@@ -436,9 +470,18 @@ class Http2Connection(FrameSender):
     def _on_ping(self, flags: int, stream_id: int, payload: memoryview) -> None:
         if stream_id or len(payload) != 8:
             self._die(PROTOCOL_ERROR if stream_id else FRAME_SIZE_ERROR, b"bad PING")
-        elif not flags & ACK:
+        elif flags & ACK:
+            self._charge(1)
+            if payload == _RETIRE_PING and self.retiring:
+                self.shut_down()
+        elif self._may_ping is not None and not self._may_ping():
+            self._die(ENHANCE_YOUR_CALM, b"too_many_pings")
+        else:
             self._charge(1)
             self.output.append(HEADER.pack(0, 8, PING, ACK, 0) + payload)
+
+    def _emit_ping(self, payload: bytes) -> None:
+        self.output.append(HEADER.pack(0, 8, PING, 0, 0) + payload)
 
     def _on_reset(self, stream_id: int, payload: memoryview) -> None:
         if len(payload) != 4 or not stream_id or stream_id > self._last_stream:
@@ -460,11 +503,7 @@ class Http2Connection(FrameSender):
         if not increment:
             self._die(PROTOCOL_ERROR, b"WINDOW_UPDATE of zero")
         elif stream_id == 0:
-            self._send_window += increment
-            if self._send_window > MAX_WINDOW:
-                self._die(FLOW_CONTROL_ERROR, b"window too large")
-            elif self.queued_bytes:
-                self._pump_all()
+            self._widen(increment)
         else:
             stream = self.streams.get(stream_id)
             if stream is None:
@@ -475,6 +514,16 @@ class Http2Connection(FrameSender):
                 return
             while stream.queue and self._pump(stream):
                 pass
+
+    def _widen(self, increment: int) -> None:
+        if self._parked_window is not None:
+            self._parked_window += increment
+        else:
+            self._send_window += increment
+        if max(self._send_window, self._parked_window or 0) > MAX_WINDOW:
+            self._die(FLOW_CONTROL_ERROR, b"window too large")
+        elif self.queued_bytes:
+            self._pump_all()
 
     def _stream_error(self, stream: Stream, code: int) -> None:
         sink = stream.sink

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from struct import Struct
 from typing import Protocol
@@ -42,6 +43,8 @@ MIN_FRAME_SIZE = 16384
 MAX_FRAME_SIZE = 0xFFFFFF
 # Answers up to this size are joined into one buffer: cheaper than several entries of a gathering write.
 JOIN_BYTES = 8192
+# An answer of which no more than this waits counts as drained.
+DRAINED_BYTES = 1024 * 1024
 # Reading directly into a message pays only when much of the frame is still to come.
 DIRECT_BYTES = 32 * 1024
 
@@ -87,6 +90,7 @@ class Stream:
         "ended",
         "finished",
         "id",
+        "on_drained",
         "paused",
         "queue",
         "queued",
@@ -104,6 +108,7 @@ class Stream:
         self.ended = False  # by the client
         self.finished = False  # by us
         self.paused = False
+        self.on_drained: Callable[[], None] | None = None
         self.unacked = 0
         # what flow control holds back: views, then perhaps the block of the trailers
         self.queue: deque[memoryview | bytes] | None = None

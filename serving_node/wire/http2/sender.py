@@ -8,6 +8,7 @@ from serving_node.wire.http2.frames import (
     CONTINUATION,
     DATA,
     DEFAULT_WINDOW,
+    DRAINED_BYTES,
     END_HEADERS,
     END_STREAM,
     GOAWAY,
@@ -36,17 +37,20 @@ class FrameSender:
     """Collects bytes to write in ``output``.
 
     ``respond`` sends a whole answer; ``send_headers``, ``send_data`` and ``end`` send one piecewise. What the peer's
-    flow control holds back waits in the stream and is sent when window space arrives.
+    flow control holds back waits in the stream and is sent when window space arrives. ``block`` holds back all data
+    until ``unblock``: for when the socket takes no more. ``has_sent`` becomes true with every header or data frame.
     """
 
     def __init__(self, limits: Http2Limits) -> None:
         self.output: list[Buffer] = []
         self.streams: dict[int, Stream] = {}
         self.queued_bytes = 0
+        self.has_sent = False
         self._limits = limits
         self._budget = limits.control_burst
         self._last_stream = 0
         self._send_window = DEFAULT_WINDOW
+        self._parked_window: int | None = None
         self._peer_window = DEFAULT_WINDOW
         self._peer_frame = MIN_FRAME_SIZE
         self._block_prefix = b""
@@ -56,6 +60,7 @@ class FrameSender:
         """Send a whole answer: header block, ``size`` bytes of data in ``parts``, trailer block."""
         if stream.finished:
             return
+        self.has_sent = True
         if self._block_prefix:
             head, self._block_prefix = self._block_prefix + head, b""
         if size > self._send_window or size > stream.send_window or size > self._peer_frame or stream.queue:
@@ -80,6 +85,7 @@ class FrameSender:
         """Send a header block; with ``end`` it is the whole answer."""
         if stream.finished:
             return
+        self.has_sent = True
         if self._block_prefix:
             block, self._block_prefix = self._block_prefix + block, b""
         self._emit_block(stream.id, block, END_STREAM if end else 0)
@@ -90,6 +96,7 @@ class FrameSender:
         """Send data, now or when flow control allows. The buffers must not change until sent."""
         if stream.finished:
             return
+        self.has_sent = True
         if not stream.queue and size <= self._send_window and size <= stream.send_window and size <= self._peer_frame:
             self._send_window -= size
             stream.send_window -= size
@@ -121,6 +128,18 @@ class FrameSender:
         if not stream.finished:
             self._emit_reset(stream.id, code)
             self._forget(stream)
+
+    def block(self) -> None:
+        """Hold back all data until ``unblock``."""
+        if self._parked_window is None:
+            self._parked_window, self._send_window = self._send_window, 0
+
+    def unblock(self) -> None:
+        """Send what was held back."""
+        if self._parked_window is not None:
+            self._send_window, self._parked_window = self._parked_window, None
+            if self.queued_bytes:
+                self._pump_all()
 
     # -- sending
 
@@ -155,10 +174,9 @@ class FrameSender:
     def _emit_reset(self, stream_id: int, code: int) -> None:
         self.output.append(HEADER.pack(0, 4, RST_STREAM, 0, stream_id) + U32.pack(code))
 
-    def _goaway(self, code: int, reason: bytes) -> None:
-        self.output.append(
-            HEADER.pack(0, 8 + len(reason), GOAWAY, 0, 0) + TWO_U32.pack(self._last_stream, code) + reason
-        )
+    def _goaway(self, code: int, reason: bytes, last_stream: int | None = None) -> None:
+        last = self._last_stream if last_stream is None else last_stream
+        self.output.append(HEADER.pack(0, 8 + len(reason), GOAWAY, 0, 0) + TWO_U32.pack(last, code) + reason)
 
     def _pump(self, stream: Stream) -> bool:
         """Send what the windows allow of one stream, at most one frame. Return whether anything was sent."""
@@ -180,8 +198,12 @@ class FrameSender:
             stream.send_window -= room
             stream.queued -= room
             self.queued_bytes -= room
+            self.has_sent = True
             self.output.append(HEADER.pack(room >> 8, room & 0xFF, DATA, 0, stream.id))
             self.output += frame
+            if stream.on_drained is not None and stream.queued <= DRAINED_BYTES:
+                on_drained, stream.on_drained = stream.on_drained, None
+                on_drained()
         if not stream.queued and queue:
             trailers = queue.popleft()
             self._emit_block(stream.id, bytes(trailers), END_STREAM)
@@ -210,4 +232,5 @@ class FrameSender:
         self.queued_bytes -= stream.queued
         stream.queued = 0
         stream.queue = None
+        stream.on_drained = None
         self.streams.pop(stream.id, None)
