@@ -166,14 +166,17 @@ def changes_from_json(document: Mapping[str, Any]) -> TraceChanges:
             lists[name] = [value]
         if not all(isinstance(item, str) for item in lists[name]):
             raise InferenceError(ErrorCode.INTERNAL, "attempt to access JSON non-string as string")
-    changes = changes_from_lists(lists)
+    changes = changes_from_lists(lists, before_value="")
     if document.get("trace_level") == []:
         del changes["level"]  # neither a level nor null: nothing is asked for
     return changes
 
 
-def changes_from_lists(settings: Mapping[str, list[str]]) -> TraceChanges:
-    """Return the changes that lists of texts ask for; an empty list takes a setting back. Raises InferenceError."""
+def changes_from_lists(settings: Mapping[str, list[str]], before_value: str = " ") -> TraceChanges:
+    """Return the changes that lists of texts ask for; an empty list takes a setting back. Raises InferenceError.
+
+    ``before_value`` stands before the value in one of the sentences, which is not quite the same over HTTP and gRPC.
+    """
     for name, what in (("trace_file", "trace file location"), ("trace_mode", "trace mode")):
         if name in settings:
             sentence = f"{what} can not be updated through network protocol"
@@ -189,7 +192,7 @@ def changes_from_lists(settings: Mapping[str, list[str]]) -> TraceChanges:
         elif len(values) > 1:
             raise InferenceError(ErrorCode.INVALID_ARG, f"expect only 1 value for '{name}'")
         else:
-            changes[_ATTRIBUTES[name]] = _number(name, values[0])
+            changes[_ATTRIBUTES[name]] = _number(name, values[0], before_value)
     return changes
 
 
@@ -204,13 +207,13 @@ def _level(values: list[str]) -> TraceLevel:
     return level
 
 
-def _number(name: str, text: str) -> int:
+def _number(name: str, text: str, before_value: str) -> int:
     least, most = (-1, _MAX_COUNT) if name == "trace_count" else (0, _MAX_UNSIGNED)
     if _WHOLE.match(text) is None:
         raise InferenceError(ErrorCode.INVALID_ARG, f"Unable to parse '{name}', got: {text}")
     number = int(text) if len(text) < 20 else _MAX_UNSIGNED + 1
     if name == "trace_count" and -(2**31) <= number < least:
-        sentence = f"Unable to parse '{name}'. Expecting value >= {least}, got: {text}"
+        sentence = f"Unable to parse '{name}'. Expecting value >= {least}, got:{before_value}{text}"
         raise InferenceError(ErrorCode.INVALID_ARG, sentence)
     if not least <= number <= most:
         sentence = f"Unable to parse '{name}', value is out of range [ {least}, {most} ], got: {text}"
