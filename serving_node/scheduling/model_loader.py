@@ -13,14 +13,13 @@ import structlog
 
 from serving_node.contract.errors import ContractError, ErrorCode
 from serving_node.contract.model_config import check_signature, complete, normalise, validate
-from serving_node.contract.proto.model_config_pb2 import ModelConfig, ModelInstanceGroup
+from serving_node.contract.proto.model_config_pb2 import ModelConfig
 from serving_node.core.backend import (
     Backend,
     BackendInstance,
     BackendModel,
     BackendRegistry,
     Device,
-    DeviceKind,
     LoopInstance,
     ModelSource,
     SelfDescribing,
@@ -31,6 +30,7 @@ from serving_node.scheduling.instances import InstanceThread, LoopRunner
 from serving_node.scheduling.io_rules import IoRules
 from serving_node.scheduling.policy import batch_policy
 from serving_node.scheduling.reshaping import reshaping
+from serving_node.scheduling.resizing import Resizer, placements
 from serving_node.scheduling.scheduler import Scheduler
 from serving_node.scheduling.served_model import ServedModel
 from serving_node.scheduling.warmup import warm_up
@@ -102,22 +102,24 @@ async def load_served_model(
         raise
     load_seconds = time.monotonic() - started
     log.info("model.loaded", model=name, version=version, unit=unit, seconds=round(load_seconds, 3))
-    return _served(opened, name, version, unit, load_seconds, statistics or ModelStatistics())
+    return _served(opened, loader, version, unit, load_seconds, statistics or ModelStatistics())
 
 
 def _served(
-    opened: _Opened, name: str, version: int, unit: str, load_seconds: float, statistics: ModelStatistics
+    opened: _Opened, loader: _Loader, version: int, unit: str, load_seconds: float, statistics: ModelStatistics
 ) -> ServedModel:
     """Start the scheduler of a warm model. On the loop."""
+    name = loader.name
+    runners = [_runner(label, instance) for label, instance in opened.instances]
     scheduler = Scheduler(
         name=name,
         version=version,
         policy=batch_policy(opened.config),
-        instances=[_runner(label, instance) for label, instance in opened.instances],
+        instances=runners,
         statistics=statistics,
         on_closed=opened.model.close,
     )
-    return ServedModel(
+    served = ServedModel(
         name=name,
         version=version,
         unit=unit,
@@ -132,6 +134,17 @@ def _served(
         memory_bytes=opened.memory_bytes,
         decoupled=opened.config.model_transaction_policy.decoupled,
     )
+    served.resize = Resizer(
+        model=opened.model,
+        rules=opened.rules,
+        folder=loader.folder,
+        gpu_count=loader.gpu_count,
+        scheduler=scheduler,
+        runners=runners,
+        runner=_runner,
+        served=served,
+    ).resize
+    return served
 
 
 def _runner(label: str, instance: BackendInstance | LoopInstance) -> InstanceThread | LoopRunner:
@@ -158,16 +171,7 @@ def _close_abandoned(preparing: asyncio.Future[_Opened]) -> None:
 
 def devices_of(config: ModelConfig) -> list[tuple[str, Device]]:
     """Return name and device of each instance that a normalised config asks for. Passive groups have none."""
-    instances: list[tuple[str, Device]] = []
-    for group in config.instance_group:
-        if group.passive:
-            continue
-        if group.kind == ModelInstanceGroup.KIND_GPU:
-            devices = [Device(DeviceKind.GPU, index) for index in group.gpus for _ in range(max(1, group.count))]
-        else:
-            devices = [Device()] * max(1, group.count)
-        instances += [(f"{group.name}_{number}", device) for number, device in enumerate(devices)]
-    return instances
+    return [(placement.label, placement.device) for placement in placements(config)]
 
 
 class _Loader:
@@ -183,12 +187,13 @@ class _Loader:
         gpu_count: int,
         auto_complete: bool,
     ) -> None:
-        self._name = name
+        self.name = name
         self._version = version
         self._version_dir = version_dir
+        self.folder = version_dir.parent
         self._config = config
         self._backends = backends
-        self._gpu_count = gpu_count
+        self.gpu_count = gpu_count
         self._auto_complete = auto_complete
 
     def open(self) -> _Opened:
@@ -200,7 +205,7 @@ class _Loader:
         draft = self._normalised(self._config)
         devices = devices_of(draft)
         if not devices:
-            raise InferenceError(ErrorCode.INVALID_ARG, f"model '{self._name}' has no instance to run on")
+            raise InferenceError(ErrorCode.INVALID_ARG, f"model '{self.name}' has no instance to run on")
         model = self._open_model(backend, draft, devices)
         instances: list[tuple[str, BackendInstance | LoopInstance]] = []
         try:
@@ -219,11 +224,11 @@ class _Loader:
     def warm(self, opened: _Opened) -> None:
         """Warm up every instance."""
         for _, instance in opened.instances:
-            warm_up(instance, opened.rules, opened.config, self._version_dir.parent)
+            warm_up(instance, opened.rules, opened.config, self.folder)
 
     def _open_model(self, backend: Backend, draft: ModelConfig, devices: list[tuple[str, Device]]) -> BackendModel:
         source = ModelSource(
-            name=self._name,
+            name=self.name,
             version=self._version,
             directory=self._version_dir,
             config=draft,
@@ -240,8 +245,8 @@ class _Loader:
             config = self._config
             if signature is not None and self._auto_complete:
                 config = complete(config, signature)
-            config = normalise(config, gpu_count=self._gpu_count)
-            validate(config, model_name=self._name)
+            config = normalise(config, gpu_count=self.gpu_count)
+            validate(config, model_name=self.name)
             mismatches = check_signature(config, signature) if signature is not None else []
         except ContractError as error:
             raise InferenceError(ErrorCode.INVALID_ARG, error.message) from error
@@ -251,6 +256,6 @@ class _Loader:
 
     def _normalised(self, config: ModelConfig) -> ModelConfig:
         try:
-            return normalise(config, gpu_count=self._gpu_count)
+            return normalise(config, gpu_count=self.gpu_count)
         except ContractError as error:
             raise InferenceError(ErrorCode.INVALID_ARG, error.message) from error

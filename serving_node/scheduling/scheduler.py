@@ -34,6 +34,8 @@ STOPPED = "Server is stopping, scheduler for model has stopped accepting new inf
 EXPIRED = "Request timeout expired"
 
 _NS = 1_000_000_000
+# How long the end of an instance that is not needed any more is waited for.
+_LEAVE_SECONDS = 30.0
 
 
 class Scheduler:
@@ -79,11 +81,42 @@ class Scheduler:
         self._closed = False
         self._down: InferenceError | None = None
         self._drained = asyncio.Event()
+        self._leaving: set[InstanceThread | LoopRunner] = set()
+        self._ending: set[asyncio.Future[bool]] = set()
         for instance in self._instances:
-            if isinstance(instance, LoopRunner):
-                instance.start(self._runner_done, self._respond_apart, self._runner_changed)
-            else:
-                instance.start(self._batch_done)
+            self._start(instance)
+
+    def set_instances(
+        self, added: Sequence[InstanceThread | LoopRunner], removed: Sequence[InstanceThread | LoopRunner]
+    ) -> None:
+        """Run batches on other instances from now on; those removed end as soon as their batch is over."""
+        for instance in added:
+            self._start(instance)
+        with self._lock:
+            self._instances = (*(one for one in self._instances if one not in removed), *added)
+            resting = [one for one in self._idle if one in removed]
+            self._leaving.update(one for one in removed if one not in resting)
+            self._idle = [*added, *(one for one in self._idle if one not in removed)]
+        # one that is not idle and not busy is being replaced, and has no batch that would end it
+        resting += [one for one in removed if isinstance(one, LoopRunner) and not one.busy and one not in resting]
+        for instance in resting:
+            instance.stop()
+            self._end(instance)
+        self._down = self._gone()
+        self._pump()
+
+    def _start(self, instance: InstanceThread | LoopRunner) -> None:
+        if isinstance(instance, LoopRunner):
+            instance.start(self._runner_done, self._respond_apart, self._runner_changed)
+        else:
+            instance.start(self._batch_done)
+
+    def _end(self, instance: InstanceThread | LoopRunner) -> None:
+        """Free an instance that was stopped, in the background."""
+        self._leaving.discard(instance)
+        ending = self._loop.run_in_executor(None, instance.join, _LEAVE_SECONDS)
+        self._ending.add(ending)
+        ending.add_done_callback(self._ending.discard)
 
     def submit(self, request: InferenceRequest) -> None:
         """Queue a validated request.
@@ -161,8 +194,11 @@ class Scheduler:
         for instance in idle:
             instance.stop()
         await asyncio.to_thread(_join, idle, max(0.1, deadline - time.monotonic()))
+        if self._ending:
+            await asyncio.wait(self._ending, timeout=max(0.1, deadline - time.monotonic()))
         # an instance that still runs may use what is shared: then nothing is freed but with the process
-        if len(idle) == len(self._instances) and self._on_closed is not None:
+        is_free = len(idle) == len(self._instances) and not self._leaving and not self._ending
+        if is_free and self._on_closed is not None:
             await asyncio.to_thread(self._on_closed)
 
     def _pump(self) -> None:
@@ -195,17 +231,21 @@ class Scheduler:
     def _batch_done(self, instance: InstanceThread, batch: Batch, execution: Execution) -> Batch | None:
         """Hand a finished batch to the loop and take the next one. On the instance's thread."""
         with self._lock:
-            poll = self._batcher.poll(time.monotonic_ns(), 1)
+            is_leaving = instance in self._leaving
+            poll = self._batcher.poll(time.monotonic_ns(), 0 if is_leaving else 1)
             self._finished.append((batch, execution))
             self._rejected += poll.rejected
-            if not poll.batches:
+            if not poll.batches and not is_leaving:
                 self._idle.append(instance)
             must_wake, self._notified = not self._notified, True
-        if must_wake:
-            try:
+        try:
+            if must_wake:
                 self._loop.call_soon_threadsafe(self._deliver)
-            except RuntimeError:
-                return None  # the loop is closed, nobody waits for answers
+            if is_leaving:
+                instance.stop()
+                self._loop.call_soon_threadsafe(self._end, instance)
+        except RuntimeError:
+            return None  # the loop is closed, nobody waits for answers
         return poll.batches[0] if poll.batches else None
 
     def _deliver(self) -> None:
@@ -229,7 +269,8 @@ class Scheduler:
     def _runner_done(self, runner: LoopRunner, batch: Batch, execution: Execution) -> None:
         """Give the next batch, then answer this one. On the loop."""
         with self._lock:
-            if not self._closed and runner.instance.usable():
+            is_leaving = runner in self._leaving
+            if not self._closed and not is_leaving and runner.instance.usable():
                 self._idle.append(runner)
             is_waiting = self._batcher.pending > 0
         if is_waiting:
@@ -239,10 +280,13 @@ class Scheduler:
         else:
             for released in self._order.finish(batch.ticket, execution):
                 self._answer(released)
+        if is_leaving:
+            runner.stop()
+            self._end(runner)
 
     def _runner_changed(self, runner: LoopRunner) -> None:
         """Use an instance that came back, leave out one that went; when all are gone, let nobody wait for them."""
-        if self._closed:
+        if self._closed or runner not in self._instances:
             return
         with self._lock:
             if runner in self._idle and not runner.instance.usable():
