@@ -1,0 +1,171 @@
+"""The Python backend: ``model.py`` files with Triton's interface, each instance in a process of its own."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import structlog
+
+from serving_node.backends.python.environments import Environments, Interpreter
+from serving_node.backends.python.instance import PythonInstance, Worker, log_message
+from serving_node.backends.python.link import Link, Message, WorkerGone
+from serving_node.backends.python.processes import Caretaker, WorkerOrder
+from serving_node.backends.python.settings import PythonOptions, python_options
+from serving_node.backends.python.worker import flotilla_wire as wire
+from serving_node.contract.errors import ErrorCode
+from serving_node.contract.model_config.json_form import to_json
+from serving_node.core.backend import Device, ModelSource
+from serving_node.core.errors import InferenceError
+
+if TYPE_CHECKING:
+    from serving_node.contract.proto.model_config_pb2 import ModelConfig
+    from serving_node.contract.signature import ModelSignature
+
+log = structlog.get_logger(__name__)
+
+
+class PythonModel:
+    """One version of a Python model; its instances are made from it."""
+
+    def __init__(
+        self, source: ModelSource, caretaker: Caretaker, options: PythonOptions, interpreter: Interpreter
+    ) -> None:
+        self._source = source
+        self._caretaker = caretaker
+        self._options = options
+        self._interpreter = interpreter
+
+    def signature(self) -> ModelSignature | None:
+        """Return None: the config says it, completed by the model's own code."""
+        return None
+
+    def describe(self, config: ModelConfig) -> Mapping[str, Any] | None:
+        """Return what ``auto_complete_config`` makes of the config, None when the model has none.
+
+        Runs in a worker that is thrown away.
+
+        Raises:
+            InferenceError: INTERNAL, the code failed; the text is Python's.
+        """
+        name = self._source.name
+        link = self._link(name)
+        try:
+            message = self._ask(
+                link, name, wire.COMPLETE, {**self._place(), "config": orjson.dumps(to_json(config)).decode()}
+            )
+            error, text = message.fields
+            if error is not None:
+                raise InferenceError(ErrorCode.INTERNAL, str(error))
+            return None if text is None else dict(orjson.loads(text))
+        except (ValueError, TypeError) as error:
+            raise InferenceError(ErrorCode.INTERNAL, f"auto_complete_config gave no config: {error}") from error
+        finally:
+            link.close()
+
+    def create_instance(self, device: Device, config: ModelConfig, name: str) -> PythonInstance:
+        """Return an instance whose worker has initialised the model.
+
+        Raises:
+            InferenceError: INTERNAL, ``initialize`` failed; the text is Python's.
+        """
+        arguments = {
+            "model_config": orjson.dumps(to_json(config)).decode(),
+            "model_instance_kind": device.kind.value,
+            "model_instance_device_id": str(device.index),
+            "model_instance_name": name,
+            "model_repository": str(self._source.directory.parent),
+            "model_version": str(self._source.version),
+            "model_name": self._source.name,
+        }
+        order = {
+            **self._place(),
+            "args": arguments,
+            "instance": name,
+            "decoupled": config.model_transaction_policy.decoupled,
+            "outputs": sorted(output.name for output in config.output),
+        }
+        return PythonInstance(name, lambda: self._started(name, order))
+
+    def memory_bytes(self) -> int:
+        """Return 0: the memory is that of other processes."""
+        return 0
+
+    def close(self) -> None:
+        """Nothing is shared between instances but the interpreter's folder."""
+        self._interpreter.close()
+
+    def _place(self) -> dict[str, Any]:
+        directory = self._source.directory
+        return {
+            "model": self._source.name,
+            "version": str(self._source.version),
+            "directory": str(directory),
+            "file": self._source.config.default_model_filename or "model.py",
+        }
+
+    def _link(self, name: str) -> Link:
+        interpreter = self._interpreter
+        order = WorkerOrder(str(interpreter.path), name, self._options.pass_environment, interpreter.variables)
+        return Link(self._caretaker.start(order))
+
+    def _started(self, name: str, order: dict[str, Any]) -> Worker:
+        link = self._link(name)
+        try:
+            message = self._ask(link, name, wire.START, order)
+            error, facts = message.fields
+            if error is not None:
+                raise InferenceError(ErrorCode.INTERNAL, str(error))
+            return Worker(link, has_probe=facts["is_ready"] is True, says_ready=facts["says_ready"] is True)
+        except (ValueError, TypeError, KeyError) as error:
+            link.close()
+            raise InferenceError(ErrorCode.INTERNAL, f"the worker of '{name}' makes no sense: {error}") from error
+        except BaseException:
+            link.close()
+            raise
+
+    def _ask(self, link: Link, name: str, kind: int, order: dict[str, Any]) -> Message:
+        """Send an order and wait for its answer; what the model logs meanwhile is logged."""
+        try:
+            link.receive_within(self._options.start_seconds)  # it is there
+            link.send(kind, [order])
+            while True:
+                message = link.receive_within(self._options.initialize_seconds)
+                if message.kind != wire.LOG:
+                    return message
+                log_message(name, message.fields)
+        except WorkerGone as error:
+            link.process.wait(1.0)
+            log.error("python.worker_died", instance=name, reason=f"{error}; {link.process.ending()}")
+            raise InferenceError(ErrorCode.INTERNAL, f"Stub process '{name}' is not healthy.") from error
+
+
+class PythonBackend:
+    """Opens Python models."""
+
+    name = "python"
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._options = python_options(options)
+        self._caretaker = Caretaker()
+        self._environments = Environments()
+
+    def open_model(self, source: ModelSource) -> PythonModel:
+        """Find the file and the interpreter of a model; no process is started yet.
+
+        Raises:
+            InferenceError: INTERNAL, the file or its execution environment is missing.
+        """
+        path = source.directory / (source.config.default_model_filename or "model.py")
+        if not path.is_file():
+            raise InferenceError(ErrorCode.INTERNAL, f"Python model file not found in '{path}'")
+        interpreter = self._environments.interpreter(source.config, source.directory.parent, Path(sys.executable))
+        return PythonModel(source, self._caretaker, self._options, interpreter)
+
+
+def backend(options: Mapping[str, str]) -> PythonBackend:
+    """Return the backend."""
+    return PythonBackend(options)

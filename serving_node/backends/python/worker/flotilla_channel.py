@@ -1,0 +1,135 @@
+"""The worker's end of its connection to the node. Needs numpy and the standard library only."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import flotilla_wire as wire
+import numpy as np
+
+
+def _json_writer() -> Any:
+    """Return a function from lists to JSON bytes: the C encoder without what json.dumps does around it."""
+    try:
+        from json.encoder import c_make_encoder, encode_basestring_ascii
+
+        encode = c_make_encoder(None, None, encode_basestring_ascii, None, ":", ",", False, False, True)
+        encode([1], 0)
+        return lambda value: "".join(encode(value, 0)).encode()
+    except Exception:
+        return lambda value: json.dumps(value, separators=(",", ":")).encode()
+
+
+class Channel:
+    """The worker's end of the sockets, and its blocks. ``send`` may be called from any thread."""
+
+    def __init__(self, data: socket.socket, control: socket.socket) -> None:
+        self.data = data
+        self.control = control
+        self._lock = threading.Lock()
+        self._pool = wire.BlockPool()
+        self._map = wire.BlockMap(writable=True)
+        self._buffer = bytearray(wire.LARGEST_DATAGRAM + 4096)
+        self._view = memoryview(self._buffer)
+        self._to_json = _json_writer()
+        self._from_json = json.loads
+
+    def receive(self) -> tuple[int, list[Any], bytearray, np.ndarray | None] | None:
+        """Return kind, fields, payload and block of the next message; None at the end."""
+        length, fd = wire.receive_into(self.data, self._buffer)
+        if not length:
+            return None
+        datagram = self._view[:length]
+        kind, flags, text, start = wire.split(datagram)
+        block = None
+        if flags & wire.SPILLED:
+            number, size, position, length = self._from_json(bytes(text))
+            block = self._block(number, size, fd)
+            datagram = memoryview(bytes(memoryview(block)[position : position + length]))
+            kind, flags, text, start = wire.split(datagram)
+        freed, dropped, place, *fields = self._from_json(bytes(text))
+        if place is not None and block is None:
+            block = self._block(place[0], place[1], fd)
+        if freed or dropped:
+            self.freed(freed, dropped)
+        return kind, fields, bytearray(datagram[start:]), block
+
+    def _block(self, number: int, size: int, fd: int) -> np.ndarray:
+        if fd >= 0:
+            self._map.attach(number, size, fd)
+        return self._map.view(number)
+
+    def freed(self, freed: list[int], dropped: list[int]) -> None:
+        """Note what the node said about blocks."""
+        with self._lock:
+            self._pool.give_back(freed)
+            self._map.drop(dropped)
+
+    def send(self, kind: int, fields: list[Any], arrays: Sequence[Any] = ()) -> None:
+        """Send a message.
+
+        ``arrays`` are pairs of the array (or bytes) of a tensor and its record ``[name, datatype, shape, position,
+        size]``, which is somewhere in ``fields``; its position is filled in here.
+        """
+        with self._lock:
+            header = [self._map.take_freed(), self._pool.take_dropped(), None, *fields]
+            self._send(kind, header, arrays)
+
+    def _send(self, kind: int, header: list[Any], arrays: Sequence[Any]) -> None:
+        block = None
+        total = 0
+        for array, record in arrays:
+            total += record[4]
+        payload: list[bytes] = []
+        end = 0
+        if total <= wire.INLINE_BYTES:
+            for array, record in arrays:
+                size = record[4]
+                record[3] = end
+                payload.append(array if type(array) is bytes else array.tobytes())
+                padding = -size & 15
+                if padding:
+                    payload.append(bytes(padding))
+                end += size + padding
+        else:
+            for _, record in arrays:
+                record[3] = -1 - end
+                end = wire.aligned(end + record[4])
+            header[2] = [0, 0]
+        text = self._to_json(header)
+        if header[2] is None:
+            datagram = wire.join(kind, text, payload)
+            if len(datagram) > wire.LARGEST_DATAGRAM:
+                block = self._pool.take(len(datagram))
+                datagram = self._spill(datagram, block, 0)
+        else:
+            is_long = len(text) > wire.LARGEST_DATAGRAM - 4096
+            block = self._pool.take(end + (len(text) + 64 if is_long else 0))
+            self._fill(block, arrays)
+            header[2] = [block.number, block.size]
+            datagram = wire.join(kind, self._to_json(header), [])
+            if is_long:
+                datagram = self._spill(datagram, block, end)
+        wire.send_datagram(self.data, datagram, -1 if block is None else block.fd)
+        if block is not None:
+            block.forget_fd()
+
+    @staticmethod
+    def _fill(block: wire.Block, arrays: Sequence[Any]) -> None:
+        whole = np.frombuffer(block.memory, np.uint8)
+        for array, record in arrays:
+            start, size = -1 - record[3], record[4]
+            if type(array) is bytes:
+                block.bytes[start : start + size] = array
+            elif size:
+                # one copy, also of arrays that are not contiguous
+                np.copyto(whole[start : start + size].view(array.dtype).reshape(array.shape), array)
+
+    def _spill(self, datagram: bytes, block: wire.Block, position: int) -> bytes:
+        block.bytes[position : position + len(datagram)] = datagram
+        where = self._to_json([block.number, block.size, position, len(datagram)])
+        return wire.join(0, where, [], wire.SPILLED)

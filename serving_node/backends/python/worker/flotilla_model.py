@@ -1,0 +1,276 @@
+"""The user's model in the worker: importing it, running batches, sending what it answers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import json
+import os
+import sys
+import threading
+import time
+import traceback
+from types import FrameType
+from typing import Any
+
+import flotilla_wire as wire
+import numpy as np
+import triton_python_backend_utils as pb_utils
+from flotilla_channel import Channel
+
+_MASK = wire.FLAG_SLOTS - 1
+_FINAL = 1
+_HERE = os.path.dirname(os.path.abspath(__file__))
+# names as the wire has them, which are not those of the config
+_OBJECT = np.dtype(object)
+
+
+class Refused(Exception):
+    """What the model did is not allowed. The text is for the client."""
+
+
+def import_model(order: dict[str, Any]) -> Any:
+    """Return the class of the model.
+
+    Source: Triton imports ``<version>.<file>`` with the model's folders at the end of the search path.
+    """
+    directory = order["directory"]
+    sys.path += [directory, os.path.dirname(directory), _HERE]
+    importlib.invalidate_caches()
+    name = order["file"].removesuffix(".py")
+    module = importlib.import_module(f"{os.path.basename(directory)}.{name}")
+    return module.TritonPythonModel
+
+
+def completed_config(order: dict[str, Any]) -> str | None:
+    """Return what the model's auto_complete_config makes of the config, None when it has no such function."""
+    kind = import_model(order)
+    if not hasattr(kind, "auto_complete_config"):
+        return None
+    returned = kind.auto_complete_config(pb_utils.ModelConfig(order["config"]))
+    if not isinstance(returned, pb_utils.ModelConfig):
+        raise Refused(
+            f"auto_complete_config function in model '{order['model']}' must return a valid pb.ModelConfig object."
+        )
+    return json.dumps(returned._model_config)
+
+
+def encoded(response: Any, wanted: Any, arrays: list[Any]) -> list[Any]:
+    """Return a response for the node; its tensors, those that nobody asked for left out, go to ``arrays``."""
+    error = response._error
+    if error is not None:
+        return [int(error._code), error._message]
+    records: list[Any] = []
+    for tensor in response._output_tensors:
+        name = tensor._name
+        if name not in wanted:
+            continue
+        array = tensor._array
+        datatype = tensor._datatype
+        if datatype == "BYTES":
+            data = pb_utils.wire_bytes(array)
+            record = [name, datatype, array.shape, 0, len(data)]
+            arrays.append((data, record))
+        else:
+            record = [name, datatype, array.shape, 0, array.nbytes]
+            arrays.append((array, record))
+        records.append(record)
+    return [records, response._parameters]
+
+
+def failure_text(error: BaseException) -> str:
+    """Return an exception as clients see it: class and text, then where it was raised, innermost first."""
+    if isinstance(error, Refused):
+        return str(error)
+    kind = type(error).__name__
+    text = f"{kind}: {error}" if str(error) or not isinstance(error, pb_utils.TritonModelException) else kind
+    frames: list[tuple[str, int, str]] = []
+    step = error.__traceback__
+    if step is None:
+        return text
+    while step.tb_next is not None:
+        step = step.tb_next
+    frames.append((step.tb_frame.f_code.co_filename, step.tb_lineno, step.tb_frame.f_code.co_name))
+    frame: FrameType | None = step.tb_frame.f_back
+    while frame is not None:
+        frames.append((frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name))
+        frame = frame.f_back
+    lines = [f"  {file}({line}): {name}\n" for file, line, name in frames if os.path.dirname(file) != _HERE]
+    return f"{text}\n\nAt:\n{''.join(lines)}"
+
+
+class Runtime:
+    """What ``triton_python_backend_utils`` needs of the process it runs in; installed as its ``_runtime``."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+
+    def send(self, sender: Any, response: Any, flags: int) -> None:
+        """Send one response of a request, or with None only its flags."""
+        self._model.send(sender, response, flags)
+
+    def forgotten(self, handle: int) -> None:
+        """Nothing holds the response sender of a request any more, and it has not sent the final flag."""
+        with contextlib.suppress(OSError):
+            self._model.channel.send(wire.CLOSED, [handle])
+
+    def is_cancelled(self, handle: int) -> bool:
+        """Return whether the client has left."""
+        return self._model.flags[handle & _MASK] != 0
+
+    def log(self, level: int, text: str, file: str = "", line: int = 0) -> None:
+        """Write a line to the node's log."""
+        self._model.channel.send(wire.LOG, [level, text[:65536], file, line])
+
+
+class Model:
+    """The initialised model and its channel."""
+
+    def __init__(self, channel: Channel, flags: Any, order: dict[str, Any]) -> None:
+        self.channel = channel
+        self.flags = flags
+        self.instance = order["instance"]
+        self._name = order["model"]
+        self._version = int(order["version"])
+        self._decoupled = order["decoupled"]
+        self._outputs = order["outputs"]
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._background: set[Any] = set()
+        pb_utils._runtime = Runtime(self)
+        kind = import_model(order)
+        self.user = kind()
+        if hasattr(self.user, "initialize"):
+            self.user.initialize(dict(order["args"]))
+        self.has_probe = hasattr(self.user, "is_ready")
+
+    # -- batches
+
+    def run(self, records: list[Any], payload: bytearray, block: np.ndarray | None) -> None:
+        """Run a batch and answer it. What the model did wrong fails the batch."""
+        requests = [self._request(record, payload, block) for record in records]
+        del payload, block
+        ready_ns = time.monotonic_ns()
+        arrays: list[Any] = []
+        try:
+            returned = self._execute(requests)
+            computed_ns = time.monotonic_ns()
+            results = self._results(requests, returned, arrays)
+            del returned
+        except BaseException as error:
+            computed_ns = time.monotonic_ns()
+            text = failure_text(error)
+            sentence = f"Failed to process the request(s) for model '{self.instance}', message: {text}"
+            for request in requests:
+                request._sender._closed = True
+            del requests, records
+            pb_utils._runtime.log(2, sentence)
+            self.channel.send(wire.BATCH_FAILED, [ready_ns, computed_ns, sentence])
+            return
+        # views on the inputs end here, so that their block travels back with the answer
+        del requests, records
+        self.channel.send(wire.BATCH, [ready_ns, computed_ns, results], arrays)
+
+    def _execute(self, requests: list[Any]) -> Any:
+        user = self.user
+        try:
+            execute = user.execute
+        except AttributeError:
+            module = sys.modules[type(user).__module__]
+            raise Refused(f"Python model {module.__file__} does not implement `execute` method.") from None
+        returned = execute(requests)
+        if not asyncio.iscoroutine(returned):
+            return returned
+        future = asyncio.run_coroutine_threadsafe(returned, self._event_loop())
+        if not self._decoupled:
+            return future.result()
+        # a decoupled model is free for the next batch while it still answers this one
+        self._background.add(future)
+        future.add_done_callback(self._background_done)
+        return None
+
+    def _results(self, requests: list[Any], returned: Any, arrays: list[Any]) -> list[Any]:
+        """Return the encoded results; the tensors of them go to ``arrays``."""
+        if returned is None:
+            return [None] * len(requests)
+        if self._decoupled:
+            raise Refused(
+                f"Python model '{self.instance}' is using the decoupled mode and the execute function must return None."
+            )
+        if not isinstance(returned, list):
+            raise Refused(f"Expected a list in the execute return, found type '{type(returned)}'.")
+        if len(returned) != len(requests):
+            raise Refused(
+                "Number of InferenceResponse objects do not match the number of InferenceRequest objects."
+                f" InferenceRequest(s) size is:{len(requests)}, and InferenceResponse(s) size is:{len(returned)}\n"
+            )
+        results: list[Any] = []
+        for request, response in zip(requests, returned):
+            if response is None:
+                results.append(None)  # answered through its response sender
+                continue
+            if not isinstance(response, pb_utils.InferenceResponse):
+                raise Refused(
+                    "Expected an 'InferenceResponse' object in the execute function return list, found type"
+                    f" '{type(response)}'."
+                )
+            sender = request._sender
+            sender._note(response, _FINAL)
+            results.append(encoded(response, sender._outputs, arrays))
+        return results
+
+    def _event_loop(self) -> asyncio.AbstractEventLoop:
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            threading.Thread(target=self._loop.run_forever, name="model's event loop", daemon=True).start()
+        return self._loop
+
+    def _background_done(self, future: Any) -> None:
+        self._background.discard(future)
+        error = None if future.cancelled() else future.exception()
+        if error is not None:
+            pb_utils._runtime.log(2, "".join(traceback.format_exception(type(error), error, error.__traceback__)))
+
+    # -- one request
+
+    def _request(self, record: list[Any], payload: bytearray, block: np.ndarray | None) -> Any:
+        handle, request_id, correlation, flags, timeout, parameters, outputs, inputs = record
+        tensors = []
+        for name, datatype, shape, position, size in inputs:
+            if position >= 0:
+                data = memoryview(payload)[position : position + size]
+            else:
+                data = block[-1 - position : -1 - position + size]  # type: ignore[index]
+            tensors.append(pb_utils.Tensor._from_wire(name, datatype, shape, data))
+        sender = pb_utils.ResponseSender(handle, outputs or self._outputs, self._decoupled)
+        return pb_utils.InferenceRequest._from_wire(
+            tensors, sender, request_id, correlation, self._name, self._version, flags, timeout, parameters
+        )
+
+    def send(self, sender: Any, response: Any, flags: int) -> None:
+        """Send one response of a request, or with None only its end. On any thread."""
+        arrays: list[Any] = []
+        result = None if response is None else encoded(response, sender._outputs, arrays)
+        self.channel.send(wire.RESPONSE, [sender._handle, flags, result], arrays)
+
+    def finalize(self) -> None:
+        """Let the model clean up."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+        try:
+            if hasattr(self.user, "finalize"):
+                self.user.finalize()
+        except BaseException as error:
+            pb_utils._runtime.log(0, failure_text(error))
+
+    def is_ready(self) -> tuple[bool, str]:
+        """Ask the model whether it can answer; a wrong answer is no."""
+        try:
+            answer = self.user.is_ready()
+            if asyncio.iscoroutine(answer):
+                answer = asyncio.run_coroutine_threadsafe(answer, self._event_loop()).result()
+            if not isinstance(answer, bool):
+                return False, f"is_ready() must return a bool, not {type(answer)}"
+            return answer, ""
+        except BaseException as error:
+            return False, failure_text(error)

@@ -1,0 +1,115 @@
+"""The process of one instance of a Python model. Run by the node; needs numpy and the standard library only.
+
+The main thread receives batches, runs the model and answers. A second thread listens to what the node says meanwhile:
+blocks that it freed, questions about readiness, and the end of the connection, at which the process ends too.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import mmap
+import os
+import signal
+import socket
+import sys
+import threading
+from typing import Any
+
+# The folder of this file holds what models import; for them it comes last.
+_HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != _HERE]
+sys.path.insert(0, _HERE)
+import flotilla_wire as wire  # noqa: E402
+from flotilla_channel import Channel  # noqa: E402
+from flotilla_model import Model, completed_config, failure_text  # noqa: E402
+
+sys.path.remove(_HERE)
+
+_PR_SET_PDEATHSIG = 1
+
+
+def die_with_the_node() -> None:
+    """Ask the kernel to end this process when the node's thread that started it ends."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def listen(channel: Channel, model: Model | None) -> None:
+    """Read what the node says while batches run. On a thread of its own; ends the process with the connection."""
+    buffer = bytearray(wire.LARGEST_DATAGRAM)
+    while True:
+        try:
+            length, _ = wire.receive_into(channel.control, buffer)
+        except OSError:
+            length = 0
+        if not length:
+            os._exit(1)
+        kind, _, text, _ = wire.split(memoryview(buffer)[:length])
+        freed, dropped, _, *fields = json.loads(bytes(text))
+        channel.freed(freed, dropped)
+        if kind == wire.PROBE and model is not None:
+            ready, reason = model.is_ready()
+            channel.send(wire.PROBED, [fields[0], ready, reason])
+
+
+def start(channel: Channel, flags: mmap.mmap, order: dict[str, Any]) -> Model | None:
+    """Import and initialise the model and say how that went; None when it failed."""
+    try:
+        model = Model(channel, flags, order)
+    except BaseException as error:
+        channel.send(wire.STARTED, [failure_text(error), None])
+        return None
+    says_ready = not model.has_probe or model.is_ready()[0]
+    threading.Thread(target=listen, args=(channel, model), name="node", daemon=True).start()
+    channel.send(wire.STARTED, [None, {"is_ready": model.has_probe, "says_ready": says_ready}])
+    return model
+
+
+def complete(channel: Channel, order: dict[str, Any]) -> None:
+    """Run the model's auto_complete_config."""
+    try:
+        text = completed_config(order)
+    except BaseException as error:
+        channel.send(wire.COMPLETED, [failure_text(error), None])
+    else:
+        channel.send(wire.COMPLETED, [None, text])
+
+
+def main() -> None:
+    """Obey the node until it says that it is enough, or is gone."""
+    die_with_the_node()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)  # the node says when it is over
+    data, control = (socket.socket(fileno=int(text)) for text in sys.argv[1:3])
+    for end in (data, control):
+        end.set_inheritable(False)
+    flags_fd = int(sys.argv[3])
+    flags = mmap.mmap(flags_fd, wire.FLAG_SLOTS, prot=mmap.PROT_READ)
+    os.close(flags_fd)
+    channel = Channel(data, control)
+    channel.send(wire.LOG, [3, "the worker is there", "", 0])
+    model: Model | None = None
+    while True:
+        message = channel.receive()
+        if message is None:
+            break
+        kind, fields, payload, block = message
+        del message
+        if kind == wire.EXECUTE and model is not None:
+            model.run(fields.pop(), payload, block)
+        elif kind == wire.START:
+            model = start(channel, flags, fields[0])
+        elif kind == wire.COMPLETE:
+            complete(channel, fields[0])
+        elif kind == wire.FINALIZE:
+            if model is not None:
+                model.finalize()
+            channel.send(wire.FINALIZED, [])
+            break
+        del fields, payload, block
+    sys.stdout.flush()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
