@@ -101,6 +101,7 @@ class GrpcCall:
         "_filled",
         "_headers_sent",
         "_held",
+        "_holds",
         "_message",
         "_own",
         "_owner",
@@ -144,7 +145,8 @@ class GrpcCall:
         self._stream = stream
         self.streaming = streaming
         self._headers_sent = False
-        self._held: deque[tuple[bytes | memoryview, bool]] | None = None
+        self._holds = 0
+        self._held: deque[tuple[bytes | memoryview, bool]] | None = None  # what came since ``hold``
         self._message: bytes | memoryview | None = None
         self._compressed = False
         self._prefix = b""
@@ -194,9 +196,13 @@ class GrpcCall:
 
     def expire(self) -> None:
         """The deadline has passed: tell whoever works on the call, and answer."""
+        self.fail(GrpcStatus.DEADLINE_EXCEEDED, "Deadline Exceeded")
+
+    def fail(self, status: GrpcStatus, message: str) -> None:
+        """End the call whatever runs for it, and tell whoever works on it."""
         if not self.done:
             on_cancel, self.on_cancel = self.on_cancel, None
-            self.finish(GrpcStatus.DEADLINE_EXCEEDED, "Deadline Exceeded")
+            self.finish(status, message)
             if on_cancel is not None:
                 on_cancel()
 
@@ -217,16 +223,21 @@ class GrpcCall:
             self._owner.flush()
 
     def hold(self) -> None:
-        """Keep the following messages, and the half-close, until ``release``. The client gets no more credit."""
+        """Keep the following messages, and the half-close, until as many ``release`` as ``hold``.
+
+        The client gets no more credit meanwhile.
+        """
+        self._holds += 1
         if self._held is None:
             self._held = deque()
             self.pause()
 
     def release(self) -> None:
         """Hand over what was kept. A message that holds again keeps the rest."""
-        held, self._held = self._held, None
-        if held is None:
+        self._holds -= 1
+        if self._holds or self._held is None:
             return
+        held, self._held = self._held, None
         self.resume()
         while held and not self.done:
             message, compressed = held.popleft()
@@ -296,7 +307,7 @@ class GrpcCall:
             if self.on_half_close is not None and self._held is None:
                 self.on_half_close()
         elif self._message is None:
-            self.finish(GrpcStatus.INTERNAL, "the request has no message")
+            self.finish(GrpcStatus.INTERNAL, "Unable to parse request")
         else:
             message, self._message = self._message, None
             self.on_message(self, message, self._compressed)
@@ -314,6 +325,8 @@ class GrpcCall:
 
     def _collect(self, chunk: memoryview) -> None:
         """Take messages, and parts of messages, from where no message is in progress."""
+        if self._message is not None:
+            return  # what follows the message of a unary call does not matter
         while chunk and not self.done:
             if len(self._prefix) < 5:
                 missing = 5 - len(self._prefix)
@@ -357,9 +370,7 @@ class GrpcCall:
             self._held.append((message, bool(flag)))
         elif self.streaming:
             self.on_message(self, message, bool(flag))
-        elif self._message is not None:
-            self.finish(GrpcStatus.INTERNAL, "more than one message in a unary request")
-        else:
+        elif self._message is None:
             self._compressed = bool(flag)
             self._message = message
 

@@ -361,7 +361,8 @@ def _tensors(
     for described in inputs:
         if described.part is not None:
             assert lease is not None
-            data = _region_bytes(described, described.part, lease, model)
+            _check_no_contents(described, model)
+            data = lease.read(described.part)
             tensors.append(Tensor(described.name, described.datatype, described.shape, data))
         elif described.contents is None:
             if index >= len(raws):
@@ -381,14 +382,13 @@ def _tensors(
     return tensors
 
 
-def _region_bytes(described: _Input, part: Slice, lease: RegionLease, model: str) -> memoryview:
+def _check_no_contents(described: _Input, model: str) -> None:
     if described.contents is not None:
         sentence = (
             f"unexpected 'content' provided when using shared memory for input tensor '{described.name}'"
             f" for model '{model}'"
         )
         raise InferenceError(ErrorCode.INVALID_ARG, sentence)
-    return lease.read(part)
 
 
 def _typed_bytes(described: _Input, contents: pb.InferTensorContents, model: str) -> bytes:
@@ -442,12 +442,15 @@ def contents_to_raw(message: bytes) -> bytes:
     except DecodeError as error:
         raise MalformedMessage(str(error)) from error
     if any(tensor.HasField("contents") for tensor in request.inputs):
-        inputs = tuple(described for tensor in request.inputs if (described := _input(tensor)).part is None)
-        tensors = _tensors(inputs, _views(request), request.model_name)
+        described = [_input(tensor) for tensor in request.inputs]
+        for tensor in described:
+            if tensor.part is not None:
+                _check_no_contents(tensor, request.model_name)
+        own = tuple(tensor for tensor in described if tensor.part is None)
+        tensors = _tensors(own, _views(request), request.model_name)
         request.raw_input_contents.extend(bytes(tensor.data) for tensor in tensors)
-        for tensor in request.inputs:
-            if "shared_memory_region" not in tensor.parameters:  # those with both are refused later
-                tensor.ClearField("contents")
+        for message_tensor in request.inputs:
+            message_tensor.ClearField("contents")
     return request.SerializeToString()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import random
 import socket
 import time
 from collections.abc import Callable, Mapping
@@ -13,6 +14,7 @@ from typing import cast
 
 from serving_node.core.errors import InferenceError
 from serving_node.frontends.grpc.status import STATUS_OF
+from serving_node.frontends.restricted_access import ApiCategory, RestrictedAccess
 from serving_node.wire.grpc import (
     ACCEPTED_ENCODINGS,
     GrpcCall,
@@ -23,14 +25,29 @@ from serving_node.wire.grpc import (
     parse_timeout,
     trailers_only,
 )
-from serving_node.wire.http2 import Http2Connection, Http2Limits, RequestHeaders, Stream, encode_headers
+from serving_node.wire.http2 import (
+    Http2Connection,
+    Http2Limits,
+    KeepAlive,
+    KeepAlivePolicy,
+    KeepAliveStep,
+    RequestHeaders,
+    Stream,
+    encode_headers,
+)
 from serving_node.wire.http2.frames import CANCEL
 from serving_node.wire.listener import Listener
 
 _log = logging.getLogger(__name__)
 
-# Compressed messages from this size on are decompressed in a thread (zlib releases the interpreter lock).
-_LARGE_COMPRESSED_BYTES = 64 * 1024
+# Messages that may become larger than this are decompressed in a thread (zlib releases the interpreter lock).
+_LARGE_BYTES = 64 * 1024
+# The socket holds back answers from this on, so that they are counted where they belong.
+_WRITE_HIGH_BYTES = 1024 * 1024
+# How long a client may take to see that it should open no more calls here.
+_RETIRE_SECONDS = 5.0
+# Ages of connections are spread by this much, so that clients do not come back all at once.
+_AGE_JITTER = 0.1
 _ACCEPT_ENCODING = (b"grpc-accept-encoding", b"identity,deflate,gzip")
 _NOT_GRPC = encode_headers([(b":status", b"415")])
 _NOT_POST = encode_headers([(b":status", b"405")])
@@ -45,8 +62,9 @@ class GrpcLimits:
     """
 
     http2: Http2Limits = field(default_factory=Http2Limits)
+    keep_alive: KeepAlivePolicy = field(default_factory=KeepAlivePolicy)
     max_message_bytes: int = 2**31 - 1
-    max_connections: int = 8192
+    max_connections: int = 16384
     preface_seconds: float = 20.0
     request_seconds: float = 60.0
     min_bytes_per_second: int = 16 * 1024
@@ -57,10 +75,14 @@ class GrpcLimits:
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """How a method is served: ``unary`` takes the one message; ``open_stream`` returns what takes each message."""
+    """How a method is served: ``unary`` takes the one message; ``open_stream`` returns what takes each message.
+
+    ``category`` is the part of the protocol that it belongs to, None for what cannot be restricted.
+    """
 
     unary: MessageHandler | None = None
     open_stream: Callable[[GrpcCall], MessageHandler] | None = None
+    category: ApiCategory | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +98,24 @@ class _Plan:
 class GrpcConnection(asyncio.BufferedProtocol):
     """Reads into the state machine, writes what it puts out, and keeps deadlines."""
 
-    def __init__(self, methods: Mapping[bytes, Method], limits: GrpcLimits, listener: Listener) -> None:
-        self.http2 = Http2Connection(self._accept, limits.http2)
+    def __init__(
+        self,
+        methods: Mapping[bytes, Method],
+        limits: GrpcLimits,
+        listener: Listener,
+        restricted: RestrictedAccess | None = None,
+    ) -> None:
+        self.http2 = Http2Connection(self._accept, limits.http2, self._may_ping)
         self.max_message_bytes = limits.max_message_bytes
         self._methods = methods
         self._limits = limits
         self._listener = listener
+        self._restricted = restricted or None
         self._loop = asyncio.get_running_loop()
+        self._keep_alive = KeepAlive(limits.keep_alive, self._loop.time())
+        self._has_heard = False
+        self._retired_at = 0.0
+        self._old_at = _random_age(limits.keep_alive)
         self._transport: asyncio.Transport = cast(asyncio.Transport, None)
         self._receiving = False
         self._direct = False
@@ -94,6 +127,7 @@ class GrpcConnection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the event loop."""
         self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(_WRITE_HIGH_BYTES)
         if not self._listener.add(self):
             self._transport.abort()
             return
@@ -113,7 +147,7 @@ class GrpcConnection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Called by the event loop."""
         http2 = self.http2
-        self._receiving = True
+        self._receiving = self._has_heard = True
         try:
             if self._direct:
                 http2.received(nbytes)
@@ -139,12 +173,15 @@ class GrpcConnection(asyncio.BufferedProtocol):
     def pause_writing(self) -> None:
         """Called by the event loop: the client reads too slowly, so it may not ask for more."""
         self._write_paused_at = self._loop.time()
+        self.http2.block()
         self._transport.pause_reading()
 
     def resume_writing(self) -> None:
         """Called by the event loop."""
         self._write_paused_at = 0.0
         self._transport.resume_reading()
+        self.http2.unblock()
+        self.flush()
 
     # -- Listener
 
@@ -152,6 +189,8 @@ class GrpcConnection(asyncio.BufferedProtocol):
         """Expire calls; close the connection of a client that is too slow."""
         http2, limits = self.http2, self._limits
         http2.refill()
+        if not self._keep_up(now):
+            return
         if self._write_paused_at and now - self._write_paused_at > limits.write_seconds:
             self.abort()
             return
@@ -161,6 +200,12 @@ class GrpcConnection(asyncio.BufferedProtocol):
         if http2.queued_bytes > limits.max_queued_bytes + self._limits.max_message_bytes:
             self.abort()
             return
+        if http2.streams:
+            self._check_calls(now)
+        self.flush()
+
+    def _check_calls(self, now: float) -> None:
+        http2, limits = self.http2, self._limits
         now_ns = time.monotonic_ns()
         for stream in tuple(http2.streams.values()):
             call = stream.sink
@@ -173,11 +218,47 @@ class GrpcConnection(asyncio.BufferedProtocol):
             late = call.deadline_ns and now_ns > call.deadline_ns
             if late or call.is_slow(now, limits.request_seconds, limits.min_bytes_per_second):
                 call.expire()
-        self.flush()
+
+    def _keep_up(self, now: float) -> bool:
+        """Do what keep-alive and age ask for. Return False when the connection has ended."""
+        http2, policy = self.http2, self._limits.keep_alive
+        if self._has_heard:
+            self._has_heard = False
+            self._keep_alive.heard(now)
+        if http2.has_sent:
+            http2.has_sent = False
+            self._keep_alive.sent_data()
+        step = self._keep_alive.due(now, has_calls=bool(http2.streams))
+        if step is KeepAliveStep.PING:
+            http2.ping()
+        elif step is KeepAliveStep.CLOSE:
+            self.abort()
+            return False
+        if self._old_at and not self._retired_at and now - self._since >= self._old_at:
+            self._retire(b"max_age")
+        if self._retired_at:
+            age = now - self._retired_at
+            if age >= _RETIRE_SECONDS:
+                http2.shut_down()
+            if self._old_at and 0 < policy.max_age_grace_seconds <= age:
+                self.abort()
+                return False
+        return True
+
+    def _may_ping(self) -> bool:
+        http2 = self.http2
+        if http2.has_sent:
+            http2.has_sent = False
+            self._keep_alive.sent_data()
+        return not self._keep_alive.is_abusive(self._loop.time(), has_calls=bool(http2.streams))
+
+    def _retire(self, reason: bytes) -> None:
+        self._retired_at = self._loop.time()
+        self.http2.retire(reason)
 
     def shut_down(self) -> None:
-        """Send GOAWAY; close when the running calls are done."""
-        self.http2.shut_down()
+        """Send the client elsewhere; close when the running calls are done."""
+        self._retire(b"Server shutdown")
         self.flush()
 
     def abort(self) -> None:
@@ -221,9 +302,17 @@ class GrpcConnection(asyncio.BufferedProtocol):
             return _Plan(None, _NOT_POST)
         if not headers.fields.get(b"content-type", b"").startswith(b"application/grpc"):
             return _Plan(None, _NOT_GRPC)
+        limit = self._limits.http2.max_header_list_bytes
+        if headers.list_bytes > limit:
+            text = f"received metadata size exceeds hard limit ({headers.list_bytes} vs. {limit})"
+            return _Plan(None, trailers_only(GrpcStatus.RESOURCE_EXHAUSTED, text))
         method = self._methods.get(headers.path)
         if method is None:
             return _Plan(None, trailers_only(GrpcStatus.UNIMPLEMENTED, ""))
+        if self._restricted is not None and method.category is not None:
+            refusal = self._restricted.check(method.category, headers.fields)
+            if refusal is not None:
+                return _Plan(None, trailers_only(GrpcStatus.UNAVAILABLE, refusal))
         timeout_ns = 0
         if b"grpc-timeout" in headers.fields:
             parsed = parse_timeout(headers.fields[b"grpc-timeout"])
@@ -239,26 +328,30 @@ class GrpcConnection(asyncio.BufferedProtocol):
 
     def _on_message(self, call: GrpcCall, message: bytes | memoryview, compressed: bool) -> None:
         if compressed and call.encoding != b"identity":
-            if len(message) >= _LARGE_COMPRESSED_BYTES and not call.streaming:
+            limit = min(_LARGE_BYTES, self.max_message_bytes)
+            try:
+                message = decompress(call.encoding, message, limit)
+            except GrpcError as error:
+                if error.status is not GrpcStatus.RESOURCE_EXHAUSTED or limit == self.max_message_bytes:
+                    call.finish(error.status, error.message)
+                    return
+                if call.streaming:
+                    call.hold()
                 future = self._loop.run_in_executor(None, decompress, call.encoding, message, self.max_message_bytes)
                 future.add_done_callback(lambda done: self._on_decompressed(call, done))
-                return
-            # messages of a stream are decompressed here whatever their size: they must keep their order
-            try:
-                message = decompress(call.encoding, message, self.max_message_bytes)
-            except GrpcError as error:
-                call.finish(error.status, error.message)
                 return
         self._run(call, message)
 
     def _on_decompressed(self, call: GrpcCall, future: asyncio.Future[bytes]) -> None:
         error = future.exception()
         if isinstance(error, GrpcError):
-            call.finish(error.status, error.message)
+            call.fail(error.status, error.message)
         elif error is not None:
-            call.finish(GrpcStatus.INTERNAL, "failed to decompress the message")
+            call.fail(GrpcStatus.INTERNAL, "failed to decompress the message")
         elif not call.done:
             self._run(call, future.result())
+            if call.streaming:
+                call.release()
 
     def _run(self, call: GrpcCall, message: bytes | memoryview) -> None:
         assert call.handler is not None
@@ -271,3 +364,8 @@ class GrpcConnection(asyncio.BufferedProtocol):
         except Exception:
             _log.exception("gRPC handler failed")
             call.finish(GrpcStatus.INTERNAL, "internal error")
+
+
+def _random_age(policy: KeepAlivePolicy) -> float:
+    """Return the age in seconds at which a connection is retired, 0 for never."""
+    return policy.max_age_seconds * random.uniform(1 - _AGE_JITTER, 1 + _AGE_JITTER)  # noqa: S311  no secret

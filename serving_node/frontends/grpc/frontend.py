@@ -14,15 +14,18 @@ import ssl
 
 from serving_node.dataplane import DataPlane
 from serving_node.frontends.codec_pool import CodecPool
+from serving_node.frontends.grpc.compression import AnswerCompression, CompressionLevel
 from serving_node.frontends.grpc.connection import GrpcConnection, GrpcLimits
 from serving_node.frontends.grpc.infer import InferService
 from serving_node.frontends.grpc.service import Services
+from serving_node.frontends.header_forwarding import HeaderForwarding
+from serving_node.frontends.restricted_access import RestrictedAccess
 from serving_node.frontends.shared_memory import SharedMemory
 from serving_node.wire.listener import Listener
 
 
 class GrpcFrontend:
-    """Serves inference.GRPCInferenceService and grpc.health.v1.Health from a dataplane."""
+    """Serves inference.GRPCInferenceService, grpc.health.v1.Health and reflection from a dataplane."""
 
     def __init__(
         self,
@@ -31,26 +34,39 @@ class GrpcFrontend:
         pool: CodecPool | None = None,
         *,
         memory: SharedMemory | None = None,
+        restricted: RestrictedAccess | None = None,
+        forwarding: HeaderForwarding | None = None,
+        compression: CompressionLevel = CompressionLevel.NONE,
     ) -> None:
         chosen = limits or GrpcLimits()
         used_pool = pool or CodecPool()
         self._own_pool = used_pool if pool is None else None
-        services = Services(dataplane, InferService(dataplane, used_pool, memory=memory), memory)
+        self._infer = InferService(
+            dataplane,
+            used_pool,
+            forwarding=forwarding,
+            compression=None if compression is CompressionLevel.NONE else AnswerCompression(compression),
+            memory=memory,
+        )
+        services = Services(dataplane, self._infer, memory)
         self._listener = Listener(
-            lambda listener: GrpcConnection(services.methods, chosen, listener),
+            lambda listener: GrpcConnection(services.methods, chosen, listener, restricted),
             max_connections=chosen.max_connections,
         )
 
-    async def serve(self, host: str, port: int, *, tls: ssl.SSLContext | None = None) -> asyncio.Server:
+    async def serve(
+        self, host: str, port: int, *, tls: ssl.SSLContext | None = None, reuse_port: bool = False
+    ) -> asyncio.Server:
         """Listen. With TLS, the context must offer ``h2`` by ALPN.
 
         Raises:
             OSError: the address cannot be bound.
         """
-        return await self._listener.start(host, port, tls=tls)
+        return await self._listener.start(host, port, tls=tls, reuse_port=reuse_port)
 
     async def stop(self, grace_seconds: float) -> None:
         """Stop listening, let running calls finish, close all connections."""
+        self._infer.stopping = True
         await self._listener.stop(grace_seconds)
         if self._own_pool is not None:
             self._own_pool.close()

@@ -16,10 +16,12 @@ from serving_node.core.errors import InferenceError
 from serving_node.dataplane import DataPlane
 from serving_node.frontends.grpc.connection import Method
 from serving_node.frontends.grpc.infer import UNPARSABLE, InferService
+from serving_node.frontends.grpc.reflection import Reflection
 from serving_node.frontends.grpc.shared_memory import SharedMemoryMethods
 from serving_node.frontends.grpc.status import STATUS_OF
 from serving_node.frontends.grpc.stream import open_stream
 from serving_node.frontends.load_parameters import LoadParameters
+from serving_node.frontends.restricted_access import ApiCategory
 from serving_node.frontends.shared_memory import SharedMemory
 from serving_node.observability.log_settings import changes_from_parameters
 from serving_node.observability.tracing.settings import changes_from_lists
@@ -36,27 +38,32 @@ class Services:
         self._dataplane = dataplane
         self._tasks: set[asyncio.Task[None]] = set()
         self.methods: dict[bytes, Method] = {}
-        self._add("ModelInfer", Method(unary=infer.infer))
-        self._add("ModelStreamInfer", Method(open_stream=lambda call: open_stream(infer, call)))
-        for name, request, handler in (
-            ("ServerLive", pb.ServerLiveRequest, self._server_live),
-            ("ServerReady", pb.ServerReadyRequest, self._server_ready),
-            ("ModelReady", pb.ModelReadyRequest, self._model_ready),
-            ("ServerMetadata", pb.ServerMetadataRequest, self._server_metadata),
-            ("ModelMetadata", pb.ModelMetadataRequest, self._model_metadata),
-            ("ModelConfig", pb.ModelConfigRequest, self._model_config),
-            ("ModelStatistics", pb.ModelStatisticsRequest, self._statistics),
-            ("RepositoryIndex", pb.RepositoryIndexRequest, self._index),
-            ("TraceSetting", pb.TraceSettingRequest, self._trace_setting),
-            ("LogSettings", pb.LogSettingsRequest, self._log_settings),
+        inference, repository = ApiCategory.INFERENCE, ApiCategory.MODEL_REPOSITORY
+        health, metadata = ApiCategory.HEALTH, ApiCategory.METADATA
+        self._add("ModelInfer", Method(unary=infer.infer, category=inference))
+        self._add("ModelStreamInfer", Method(open_stream=lambda call: open_stream(infer, call), category=inference))
+        for name, request, handler, category in (
+            ("ServerLive", pb.ServerLiveRequest, self._server_live, health),
+            ("ServerReady", pb.ServerReadyRequest, self._server_ready, health),
+            ("ModelReady", pb.ModelReadyRequest, self._model_ready, health),
+            ("ServerMetadata", pb.ServerMetadataRequest, self._server_metadata, metadata),
+            ("ModelMetadata", pb.ModelMetadataRequest, self._model_metadata, metadata),
+            ("ModelConfig", pb.ModelConfigRequest, self._model_config, ApiCategory.MODEL_CONFIG),
+            ("ModelStatistics", pb.ModelStatisticsRequest, self._statistics, ApiCategory.STATISTICS),
+            ("RepositoryIndex", pb.RepositoryIndexRequest, self._index, repository),
+            ("TraceSetting", pb.TraceSettingRequest, self._trace_setting, ApiCategory.TRACE),
+            ("LogSettings", pb.LogSettingsRequest, self._log_settings, ApiCategory.LOGGING),
         ):
-            self._add(name, Method(unary=_unary(request, handler)))
+            self._add(name, Method(unary=_unary(request, handler), category=category))
         for name, kind, method in SharedMemoryMethods(memory or SharedMemory.disabled()).table():
-            self._add(name, Method(unary=_unary(kind, method)))
-        self._add("RepositoryModelLoad", Method(unary=self._later(pb.RepositoryModelLoadRequest, self._load)))
-        self._add("RepositoryModelUnload", Method(unary=self._later(pb.RepositoryModelUnloadRequest, self._unload)))
+            self._add(name, Method(unary=_unary(kind, method), category=ApiCategory.SHARED_MEMORY))
+        load = self._later(pb.RepositoryModelLoadRequest, self._load)
+        unload = self._later(pb.RepositoryModelUnloadRequest, self._unload)
+        self._add("RepositoryModelLoad", Method(unary=load, category=repository))
+        self._add("RepositoryModelUnload", Method(unary=unload, category=repository))
         check = _unary(health_pb2.HealthCheckRequest, self._health)
-        self.methods[b"/grpc.health.v1.Health/Check"] = Method(unary=check)
+        self.methods[b"/grpc.health.v1.Health/Check"] = Method(unary=check, category=health)
+        self.methods |= Reflection().methods()
 
     def _add(self, name: str, method: Method) -> None:
         self.methods[(_PREFIX + name).encode()] = method

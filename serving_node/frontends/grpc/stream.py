@@ -22,8 +22,9 @@ _log = logging.getLogger(__name__)
 
 # Requests of one stream that may be unanswered before the client gets no more credit.
 _MAX_PENDING = 256
-# Bytes of answers that may wait for a client that does not read.
-_MAX_QUEUED_BYTES = 64 * 1024 * 1024
+# Bytes of answers that may wait before the client's further requests are left alone, and before the call ends.
+_MANY_QUEUED_BYTES = 16 * 1024 * 1024
+_MAX_QUEUED_BYTES = 256 * 1024 * 1024
 _NOT_READING = "the client does not read the responses"
 # A client that sends this wants the stream to end with the status of the first request that a model fails.
 _REAL_STATUS = b"triton_grpc_error"
@@ -88,7 +89,7 @@ class _Session:
         self._answers = service.answers(call)
         self._slots: deque[_Slot] = deque()
         self._half_closed = False
-        self._paused = False
+        self._holding = False
         self._wants_status = call.metadata.get(_REAL_STATUS) == b"true"
         call.on_half_close = self._on_half_close
         call.on_cancel = self._on_cancel
@@ -109,7 +110,7 @@ class _Session:
             except InferenceError as error:
                 self._refuse(slot, error.message)
                 call.release()
-        self._pause_or_resume()
+        self._hold_or_release()
 
     def _start(self, slot: _Slot, message: bytes | memoryview) -> None:
         """Submit a request. Raises LargeDescription."""
@@ -203,7 +204,7 @@ class _Session:
             slot.held.append(message)
         if final:
             self._end(slot)
-        elif self._answers.queued_bytes > _MAX_QUEUED_BYTES:
+        if self._answers.queued_bytes > _MAX_QUEUED_BYTES:
             # a decoupled model outruns a client that does not read
             self._on_cancel()
             self._call.finish(GrpcStatus.RESOURCE_EXHAUSTED, _NOT_READING)
@@ -220,21 +221,25 @@ class _Session:
             if not first.ended:
                 break
             slots.popleft()
-        self._pause_or_resume()
+        self._hold_or_release()
         if self._half_closed and not slots:
             self._answers.finish(GrpcStatus.OK)
 
     # -- the call
 
-    def _pause_or_resume(self) -> None:
-        """Give the client credit only while few requests, and few bytes of answers, wait."""
-        waiting = len(self._slots)
-        if not self._paused and waiting >= _MAX_PENDING:
-            self._paused = True
-            self._call.pause()
-        elif self._paused and waiting < _MAX_PENDING // 2:
-            self._paused = False
-            self._call.resume()
+    def _hold_or_release(self) -> None:
+        """Take requests only while few of them, and few bytes of answers, wait."""
+        call, waiting = self._call, len(self._slots)
+        if call.done:
+            return
+        if not self._holding:
+            if waiting >= _MAX_PENDING or call.queued_bytes > _MANY_QUEUED_BYTES:
+                self._holding = True
+                call.hold()
+                call.when_drained(self._hold_or_release)
+        elif waiting < _MAX_PENDING // 2 and call.queued_bytes <= _MANY_QUEUED_BYTES:
+            self._holding = False
+            call.release()
 
     def _on_half_close(self) -> None:
         self._half_closed = True

@@ -51,11 +51,15 @@ DIRECT_BYTES = 32 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Http2Limits:
-    """What a client may do. Sizes in bytes."""
+    """What a client may do. Sizes in bytes.
+
+    ``max_header_list_bytes`` is announced; whoever serves a request refuses one with more. Only much more than that
+    ends the connection, as does a larger ``max_header_block_bytes``.
+    """
 
     max_streams: int = 1024
-    max_header_block_bytes: int = 16 * 1024
-    max_header_list_bytes: int = 32 * 1024
+    max_header_block_bytes: int = 64 * 1024
+    max_header_list_bytes: int = 16 * 1024
     max_continuations: int = 16
     max_frame_bytes: int = 4 * 1024 * 1024
     stream_window_bytes: int = 8 * 1024 * 1024

@@ -18,6 +18,10 @@ from hpack.table import HeaderTable
 _MEMO_ENTRIES = 64
 _MEMO_BLOCK_BYTES = 1024
 _MEMO_LIST_BYTES = 4096
+# A list larger than announced is decoded up to this many times its size: refusing one request must not end the others.
+_BEARABLE = 8
+# what each field counts for beside its bytes, RFC 9113 section 6.5.2
+_FIELD_BYTES = 32
 _STATIC_NAMES = {name: index for index, (name, _) in reversed(list(enumerate(HeaderTable.STATIC_TABLE, 1)))}
 _STATIC_FIELDS = {pair: index for index, pair in enumerate(HeaderTable.STATIC_TABLE, 1) if pair[1]}
 _PSEUDO = frozenset({b":method", b":scheme", b":authority", b":path"})
@@ -34,9 +38,10 @@ class RequestHeaders:
 
     ``fields`` has the regular headers, repeated ones joined by ``","``. ``annotation`` is for whoever serves the
     request: what it computes from the headers may be kept here and is then computed once for all such requests.
+    ``list_bytes`` is the size of the list as RFC 9113 counts it.
     """
 
-    __slots__ = ("annotation", "authority", "fields", "method", "path", "scheme")
+    __slots__ = ("annotation", "authority", "fields", "list_bytes", "method", "path", "scheme")
 
     def __init__(self, method: bytes, scheme: bytes, path: bytes, authority: bytes, fields: dict[bytes, bytes]) -> None:
         self.method = method
@@ -45,6 +50,7 @@ class RequestHeaders:
         self.authority = authority
         self.fields = fields
         self.annotation: object = None
+        self.list_bytes = 0
 
 
 class _WatchedTable(HeaderTable):
@@ -67,7 +73,7 @@ class HeaderDecoder:
     """Decodes the header blocks of one connection, in order."""
 
     def __init__(self, max_list_bytes: int) -> None:
-        self._decoder = Decoder(max_header_list_size=max_list_bytes)
+        self._decoder = Decoder(max_header_list_size=_BEARABLE * max_list_bytes)
         self._table = _WatchedTable()
         self._decoder.header_table = self._table
         self._memo: dict[bytes, RequestHeaders | None] = {}
@@ -85,6 +91,8 @@ class HeaderDecoder:
         before = self._table.state()
         pairs = self._decode(block)
         headers = validate_request(pairs)
+        if headers is not None:
+            headers.list_bytes = sum(len(name) + len(value) + _FIELD_BYTES for name, value in pairs)
         if self._table.state() != before:
             self._memo.clear()
         elif len(block) <= _MEMO_BLOCK_BYTES and sum(len(n) + len(v) for n, v in pairs) <= _MEMO_LIST_BYTES:

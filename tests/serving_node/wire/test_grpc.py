@@ -91,7 +91,6 @@ def test_garbage_never_raises(data: bytes, cuts: list[int], streaming: bool) -> 
     ("data", "streaming"),
     [
         (b"", False),
-        (framed(b"a") + framed(b"b"), False),
         (framed(b"abc")[:-1], False),
         (framed(b"abc")[:-1], True),
         (b"\0\0", True),
@@ -107,6 +106,43 @@ def test_bad_framing_ends_the_call(data: bytes, streaming: bool) -> None:
     call.on_end()
     assert call.done
     assert got == []
+
+
+def test_a_unary_call_takes_the_first_message() -> None:
+    call, got = make_call(streaming=False)
+    feed(call, framed(b"a") + framed(b"b") + framed(bytes(100_001)), [7])
+    call.on_end()
+    assert got == [(b"a", False)]
+
+
+def test_what_is_held_comes_after_the_release() -> None:
+    call, got = make_call(streaming=True)
+    ended: list[bool] = []
+    call.on_half_close = lambda: ended.append(True)
+    call.hold()
+    call.hold()
+    feed(call, framed(b"a") + framed(b"b", 1), [])
+    call.on_end()
+    call.release()
+    assert (got, ended) == ([], [])
+    call.release()
+    assert (got, ended) == ([(b"a", False), (b"b", True)], [True])
+
+
+def test_a_message_that_holds_keeps_the_rest() -> None:
+    call, got = make_call(streaming=True)
+    take = call.on_message
+
+    def take_and_hold(of: GrpcCall, message: bytes | memoryview, compressed: bool) -> None:
+        take(of, message, compressed)
+        of.hold()
+
+    call.on_message = take_and_hold
+    call.hold()
+    feed(call, framed(b"a") + framed(b"b"), [])
+    for expected in ([], [b"a"], [b"a", b"b"]):
+        assert [message for message, _ in got] == expected
+        call.release()
 
 
 def test_reset_and_expiry_cancel_once() -> None:

@@ -333,7 +333,7 @@ ENDED = frame(1, 5, 1, encode_headers([(k.encode(), v.encode()) for k, v in REQU
         (START + frame(2, 0, 1, bytes(4)), 6),
         (START + b"\xff\xff\xff\x00\x00\x00\x00\x00\x01", 1),
         (START + b"\x01\x00\x00\x06\x00\x00\x00\x00\x00", 6),
-        (START + b"\x00\x50\x00\x01\x04\x00\x00\x00\x01", 11),
+        (START + b"\x02\x00\x00\x01\x04\x00\x00\x00\x01", 11),
     ],
 )
 def test_protocol_errors_end_the_connection(data: bytes, code: int) -> None:
@@ -522,10 +522,17 @@ def test_decoder_memo_is_dropped_when_the_table_is_emptied() -> None:
         decoder.decode(base + b"\xbe")
 
 
-def test_header_list_over_the_limit_is_refused() -> None:
+def test_header_list_far_over_the_limit_is_refused() -> None:
     decoder = HeaderDecoder(500)
     with pytest.raises(HeadersError):
-        decoder.decode(encode_headers([(b"a", b"x" * 300), (b"b", b"x" * 300)]))
+        decoder.decode(encode_headers([(b"a", b"x" * 300), (b"b", b"x" * 4000)]))
+
+
+def test_the_size_of_a_header_list_is_known() -> None:
+    pairs = [(key.encode(), value.encode()) for key, value in REQUEST] + [(b"a", b"x" * 300)]
+    headers = HeaderDecoder(500).decode(encode_headers(pairs))
+    assert headers is not None
+    assert headers.list_bytes == sum(len(name) + len(value) + 32 for name, value in pairs)
 
 
 @given(st.lists(st.tuples(st.binary(min_size=1, max_size=300), st.binary(max_size=300)), max_size=6))
