@@ -266,7 +266,7 @@ class GrpcCall:
         """Called by the connection."""
         own = self._own
         if own is None:
-            if not self._prefix and len(chunk) >= 5:
+            if not self._prefix and len(chunk) >= 5 and self._message is None:
                 flag, length = _PREFIX.unpack_from(chunk)
                 if length == len(chunk) - 5:  # the usual small message, whole
                     self._take(flag, bytes(chunk[5:]))
@@ -325,9 +325,8 @@ class GrpcCall:
 
     def _collect(self, chunk: memoryview) -> None:
         """Take messages, and parts of messages, from where no message is in progress."""
-        if self._message is not None:
-            return  # what follows the message of a unary call does not matter
-        while chunk and not self.done:
+        # what follows the message of a unary call does not matter
+        while chunk and not self.done and self._message is None:
             if len(self._prefix) < 5:
                 missing = 5 - len(self._prefix)
                 self._prefix += bytes(chunk[:missing])
