@@ -13,7 +13,7 @@ from serving_node.core.errors import InferenceError
 from serving_node.core.metadata import IndexEntry, ModelMetadata, ServerMetadata, TensorMetadata
 from serving_node.core.request import InferenceRequest
 from serving_node.observability.logging import LogControl
-from serving_node.observability.metrics import ModelSeries
+from serving_node.observability.metrics import ModelSeries, metric_tags, only_gpu
 from serving_node.observability.tracing.tracer import Tracer
 from serving_node.repository.serving_table import parse_version
 
@@ -270,7 +270,13 @@ class DataPlane:
                 series[id(model.statistics)] = replace(known, pending_count=known.pending_count + pending)
             else:
                 series[id(model.statistics)] = ModelSeries(
-                    model.name, str(model.version), model.statistics, pending, model.load_seconds
+                    model.name,
+                    str(model.version),
+                    model.statistics,
+                    pending,
+                    model.load_seconds,
+                    tags=metric_tags(model.config),
+                    gpu=only_gpu(model.config),
                 )
         ready = list(series.values())
         return [*ready, *self._departed(ready)] if self._joined else ready

@@ -37,8 +37,11 @@ from serving_node.frontends.restricted_access import RestrictedAccess
 from serving_node.frontends.shared_memory import SharedMemory
 from serving_node.observability.host import GpuProbe, HostProbe
 from serving_node.observability.logging import LogControl, LogFormat, configure_logging
+from serving_node.observability.metrics import statistics_for
+from serving_node.observability.metrics_config import MetricsConfig
 from serving_node.observability.tracing.tracer import Tracer, TracingUnavailable, open_tracer
 from serving_node.repository.blob_store import BlobStore
+from serving_node.repository.cloud_credentials import CredentialError, find_credentials
 from serving_node.repository.convergence import Limits
 from serving_node.repository.desired_state import DesiredState
 from serving_node.repository.fetcher import BlobFetcher
@@ -47,13 +50,17 @@ from serving_node.repository.loading import LoadOrder
 from serving_node.repository.membership import Membership, MembershipError
 from serving_node.repository.polled import PollRules
 from serving_node.repository.polling import keep_polling
+from serving_node.repository.remote import RemoteSource, StoreError
+from serving_node.repository.remote_location import RemoteLocation
 from serving_node.repository.repository import ControlMode, ModelRepository
+from serving_node.repository.sources import LocalSource, Source
 from serving_node.repository.unit_steps import UnitSteps
 from serving_node.scheduling.model_loader import load_served_model
 from serving_node.scheduling.served_model import ServedModel
-from serving_node.settings import NodeSettings
+from serving_node.settings import NodeSettings, cloud_environment
 from serving_node.wire.http1 import Http1Limits
-from serving_node.wire.tls import ALPN_HTTP, TlsError, server_context
+from serving_node.wire.http2 import KeepAlivePolicy
+from serving_node.wire.tls import ALPN_GRPC, ALPN_HTTP, TlsError, server_context
 
 log = structlog.get_logger(__name__)
 
@@ -123,16 +130,19 @@ class Server:
         tracer = _tracer(settings)
         loader = await self._loader()
         joined = await self._prepare_joined(loader) if settings.joined else None
-        local = None if joined else self._local_repository(loader)
+        local = None if joined else await self._local_repository(loader)
         repository: DesiredState | ModelRepository | None = joined.desired if joined else local
         assert repository is not None
         dataplane = DataPlane(
             repository, server_name=settings.server_id, joined=settings.joined, logs=self._logs, tracer=tracer
         )
         host = HostProbe(
-            settings.metrics_interval_ms / 1000, cpu=settings.allow_cpu_metrics, gpu=settings.allow_gpu_metrics
+            settings.metrics_interval_ms / 1000,
+            cpu=settings.allow_cpu_metrics,
+            gpu=settings.allow_gpu_metrics,
+            pinned_bytes=settings.pinned_memory_pool_byte_size,
         )
-        metrics = MetricsFrontend(dataplane, host)
+        metrics = MetricsFrontend(dataplane, host, settings.metrics_config())
         polls = settings.repository_poll_secs if settings.model_control_mode is ControlMode.POLL else 0
         self._watch_signals()
         try:
@@ -162,12 +172,17 @@ class Server:
         for backend, key, value in self._settings.backend_config:
             options.setdefault(backend, {})[key] = value
         gpu_count = await asyncio.to_thread(GpuProbe().count)
-        return _Loader(Backends(options), gpu_count, auto_complete=not self._settings.disable_auto_complete_config)
+        return _Loader(
+            Backends(options),
+            gpu_count,
+            self._settings.metrics_config(),
+            auto_complete=not self._settings.disable_auto_complete_config,
+        )
 
-    def _local_repository(self, loader: _Loader) -> ModelRepository:
+    async def _local_repository(self, loader: _Loader) -> ModelRepository:
         settings = self._settings
         return ModelRepository(
-            settings.model_repositories,
+            [await asyncio.to_thread(_source, repository) for repository in settings.model_repositories],
             loader,
             mode=settings.model_control_mode,
             load_at_start=settings.load_models,
@@ -206,8 +221,7 @@ class Server:
         if settings.allow_http:
             ports.append(self._http_port(dataplane))
         if settings.allow_grpc:
-            grpc = GrpcFrontend(dataplane, GrpcLimits(), self._pool, memory=self._memory)
-            ports.append(_Port("grpc", settings.grpc_address, settings.grpc_port, grpc.serve, grpc.stop))
+            ports.append(self._grpc_port(dataplane))
         if settings.allow_metrics:
             address = settings.effective_metrics_address
             listener = metrics.listener
@@ -239,6 +253,30 @@ class Server:
         serve = partial(http.serve, reuse_port=settings.reuse_http_port)
         return _Port("http", settings.http_address, settings.http_port, serve, http.stop, _http_tls(settings))
 
+    def _grpc_port(self, dataplane: DataPlane) -> _Port:
+        settings = self._settings
+        keep_alive = KeepAlivePolicy(
+            ping_seconds=settings.grpc_keepalive_time / 1000,
+            timeout_seconds=settings.grpc_keepalive_timeout / 1000,
+            permit_without_calls=settings.grpc_keepalive_permit_without_calls,
+            max_pings_without_data=settings.grpc_http2_max_pings_without_data,
+            min_ping_interval_seconds=settings.grpc_http2_min_recv_ping_interval_without_data / 1000,
+            max_strikes=settings.grpc_http2_max_ping_strikes,
+            max_age_seconds=settings.grpc_max_connection_age / 1000,
+            max_age_grace_seconds=settings.grpc_max_connection_age_grace / 1000,
+        )
+        grpc = GrpcFrontend(
+            dataplane,
+            GrpcLimits(keep_alive=keep_alive, max_connections=settings.grpc_max_connections),
+            self._pool,
+            memory=self._memory,
+            restricted=RestrictedAccess.for_grpc(settings.grpc_restricted_protocol),
+            forwarding=HeaderForwarding(settings.grpc_header_forward_pattern),
+            compression=settings.grpc_infer_response_compression_level,
+        )
+        serve = partial(grpc.serve, reuse_port=settings.reuse_grpc_port)
+        return _Port("grpc", settings.grpc_address, settings.grpc_port, serve, grpc.stop, _grpc_tls(settings))
+
     def _endpoints(self) -> dict[str, str]:
         """Return the URLs by which others reach the ports of this node."""
         settings = self._settings
@@ -252,8 +290,12 @@ class Server:
         for name, port in self._bound.items():
             address = addresses[name]
             host = settings.advertise_host or (socket.gethostname() if address in ("0.0.0.0", "::", "") else address)  # noqa: S104
-            has_tls = (name == "admin" and settings.admin_tls_cert) or (name == "http" and settings.http_use_ssl)
-            scheme = "https" if has_tls else "http"
+            has_tls = {
+                "admin": settings.admin_tls_cert is not None,
+                "http": settings.http_use_ssl,
+                "grpc": settings.grpc_use_ssl or settings.grpc_use_ssl_mutual,
+            }
+            scheme = "https" if has_tls.get(name) else "http"
             endpoints[name] = f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
         return endpoints
 
@@ -328,12 +370,26 @@ class Server:
         return is_clean
 
 
+def _source(repository: Path | RemoteLocation) -> Source:
+    if isinstance(repository, Path):
+        return LocalSource(repository)
+    # Imported late: nobody else needs a client for object stores.
+    from serving_node.repository.cloud_store import open_store
+
+    try:
+        store = open_store(repository, find_credentials(repository, cloud_environment()))
+    except (CredentialError, StoreError) as error:
+        raise StartError(f"the model repository {repository} cannot be opened: {error}") from error
+    return RemoteSource(repository.text, store)
+
+
 class _Loader:
     """Loads versions with the node's backends. See ``repository.loading.Loader``."""
 
-    def __init__(self, backends: Backends, gpu_count: int, *, auto_complete: bool) -> None:
+    def __init__(self, backends: Backends, gpu_count: int, metrics: MetricsConfig, *, auto_complete: bool) -> None:
         self._backends = backends
         self._gpu_count = gpu_count
+        self._metrics = metrics
         self._auto_complete = auto_complete
 
     async def __call__(self, order: LoadOrder) -> ServedModel:
@@ -348,6 +404,7 @@ class _Loader:
             auto_complete=self._auto_complete,
             on_warming=order.on_warming,
             statistics=order.statistics,
+            new_statistics=lambda config: statistics_for(config, self._metrics),
         )
 
 
@@ -443,6 +500,22 @@ def _shared_memory(settings: NodeSettings) -> SharedMemory:
     return SharedMemory() if settings.allow_client_shm else SharedMemory.disabled()
 
 
+def _grpc_tls(settings: NodeSettings) -> ssl.SSLContext | None:
+    mutual = settings.grpc_use_ssl_mutual
+    if not (settings.grpc_use_ssl or mutual) or settings.grpc_server_cert is None or settings.grpc_server_key is None:
+        return None
+    try:
+        return server_context(
+            settings.grpc_server_cert,
+            settings.grpc_server_key,
+            root=settings.grpc_root_cert,
+            mutual=mutual,
+            protocols=ALPN_GRPC,
+        )
+    except TlsError as error:
+        raise StartError(str(error)) from error
+
+
 def _admin_tls(settings: NodeSettings) -> ssl.SSLContext | None:
     if settings.admin_tls_cert is None or settings.admin_tls_key is None:
         return None
@@ -457,13 +530,14 @@ def _admin_tls(settings: NodeSettings) -> ssl.SSLContext | None:
 
 def _check_ports_free(settings: NodeSettings) -> None:
     """Refuse a taken port before models are loaded, which may take minutes."""
+    reused = {"http": settings.reuse_http_port, "grpc": settings.reuse_grpc_port}
     for name, used, address, port in (
         ("http", settings.allow_http, settings.http_address, settings.http_port),
         ("grpc", settings.allow_grpc, settings.grpc_address, settings.grpc_port),
         ("metrics", settings.allow_metrics, settings.effective_metrics_address, settings.metrics_port),
         ("admin", settings.joined, settings.admin_address, settings.admin_port),
     ):
-        if not used or not port or (name == "http" and settings.reuse_http_port):
+        if not used or not port or reused.get(name):
             continue
         try:
             family, kind, protocol, _, place = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0]

@@ -8,10 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
+from serving_node.frontends.compression_level import CompressionLevel
 from serving_node.frontends.restricted_access import RestrictedAccess, RestrictedGroup
 from serving_node.observability.logging import LogFormat
 from serving_node.observability.metrics_config import MetricsConfig, metrics_config
 from serving_node.observability.tracing.options import TraceLevel, TraceOptions, trace_options
+from serving_node.repository.cloud_credentials import VARIABLES as CLOUD_VARIABLES
+from serving_node.repository.remote_location import RemoteLocation
 from serving_node.repository.repository import ControlMode
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -30,7 +33,7 @@ class NodeSettings:
     """
 
     # stand-alone
-    model_repositories: tuple[Path, ...] = ()
+    model_repositories: tuple[Path | RemoteLocation, ...] = ()
     model_control_mode: ControlMode = ControlMode.NONE
     load_models: tuple[str, ...] = ()
     exit_on_error: bool = True
@@ -70,6 +73,25 @@ class NodeSettings:
     allow_grpc: bool = True
     grpc_address: str = "0.0.0.0"  # noqa: S104
     grpc_port: int = 8001
+    grpc_max_connections: int = 16384
+    grpc_header_forward_pattern: str = ""
+    grpc_restricted_protocol: tuple[RestrictedGroup, ...] = ()
+    grpc_infer_response_compression_level: CompressionLevel = CompressionLevel.NONE
+    reuse_grpc_port: bool = False
+    grpc_use_ssl: bool = False
+    grpc_use_ssl_mutual: bool = False
+    grpc_server_cert: Path | None = None
+    grpc_server_key: Path | None = None
+    grpc_root_cert: Path | None = None
+    # milliseconds, gRPC's keep-alive; an age of 0 means for ever
+    grpc_keepalive_time: int = 7_200_000
+    grpc_keepalive_timeout: int = 20_000
+    grpc_keepalive_permit_without_calls: bool = False
+    grpc_http2_max_pings_without_data: int = 2
+    grpc_http2_min_recv_ping_interval_without_data: int = 300_000
+    grpc_http2_max_ping_strikes: int = 2
+    grpc_max_connection_age: int = 0
+    grpc_max_connection_age_grace: int = 0
     allow_metrics: bool = True
     metrics_address: str = ""
     metrics_port: int = 8002
@@ -77,6 +99,7 @@ class NodeSettings:
     allow_gpu_metrics: bool = True
     allow_cpu_metrics: bool = True
     metrics_settings: tuple[tuple[str, str], ...] = ()
+    pinned_memory_pool_byte_size: int = 256 * 1024**2
     admin_address: str = "127.0.0.1"
     admin_port: int = 8003
     admin_tls_cert: Path | None = None
@@ -168,6 +191,7 @@ class NodeSettings:
         if self.log_format not in list(LogFormat):
             raise SettingsError(f"--log-format is one of {', '.join(LogFormat)}, not '{self.log_format}'")
         self._check_http()
+        self._check_grpc()
         if self.metrics_interval_ms <= 0:
             raise SettingsError("--metrics-interval-ms must be positive")
         self.trace_options()
@@ -193,6 +217,31 @@ class NodeSettings:
         if self.http_server_cert and not self.http_use_ssl:
             raise SettingsError("--http-server-cert needs --http-use-ssl: without it the port would not speak TLS")
 
+    def _check_grpc(self) -> None:
+        for flag, value, least in (
+            ("max-connections", self.grpc_max_connections, 1),
+            ("keepalive-time", self.grpc_keepalive_time, 1),
+            ("keepalive-timeout", self.grpc_keepalive_timeout, 1),
+            ("http2-max-pings-without-data", self.grpc_http2_max_pings_without_data, 0),
+            ("http2-min-recv-ping-interval-without-data", self.grpc_http2_min_recv_ping_interval_without_data, 0),
+            ("http2-max-ping-strikes", self.grpc_http2_max_ping_strikes, 0),
+            ("max-connection-age", self.grpc_max_connection_age, 0),
+            ("max-connection-age-grace", self.grpc_max_connection_age_grace, 0),
+        ):
+            if value < least:
+                raise SettingsError(f"--grpc-{flag} must be at least {least}")
+        try:
+            RestrictedAccess.for_grpc(self.grpc_restricted_protocol)
+        except ValueError as error:
+            raise SettingsError(str(error)) from None
+        has_tls = self.grpc_use_ssl or self.grpc_use_ssl_mutual
+        if has_tls and (self.grpc_server_cert is None or self.grpc_server_key is None):
+            raise SettingsError("--grpc-use-ssl needs --grpc-server-cert and --grpc-server-key")
+        if self.grpc_use_ssl_mutual and self.grpc_root_cert is None:
+            raise SettingsError("--grpc-use-ssl-mutual needs --grpc-root-cert")
+        if self.grpc_server_cert and not has_tls:
+            raise SettingsError("--grpc-server-cert needs --grpc-use-ssl: without it the port would not speak TLS")
+
     def _check_role(self) -> None:
         if self.joined and (self.model_repositories or self.load_models):
             raise SettingsError(
@@ -205,7 +254,7 @@ class NodeSettings:
         if not self.joined and not self.model_repositories:
             raise SettingsError("give --model-repository DIR to serve models, or --join URL to join a control plane")
         for repository in self.model_repositories:
-            if not repository.is_dir():
+            if isinstance(repository, Path) and not repository.is_dir():
                 raise SettingsError(f"the model repository {repository} is not a folder")
 
     def _check_ports(self) -> None:
@@ -237,6 +286,12 @@ class NodeSettings:
         for file in (certificate, key):
             if file is not None and not file.is_file():
                 raise SettingsError(f"the file {file} does not exist")
+
+
+def cloud_environment(environment: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the variables from which credentials of object stores are taken. They are secrets: show none."""
+    source = os.environ if environment is None else environment  # noqa: TID251  this is the settings module
+    return {name: source[name] for name in CLOUD_VARIABLES if name in source}
 
 
 def environment_values(environment: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -5,14 +5,16 @@ Source: Prometheus exposition formats, text 0.0.4 and io.prometheus.client.Metri
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import cast
 
 from serving_node.contract.proto import metrics_pb2
 from serving_node.core.varint import encode_varint
+from serving_node.observability.buckets import BucketSnapshot
 from serving_node.observability.histogram import SCHEMA, ZERO_THRESHOLD, HistogramSnapshot
+from serving_node.observability.quantiles import SummarySnapshot
 
 TEXT_CONTENT_TYPE = b"text/plain; charset=utf-8; version=0.0.4"
 PROTOBUF_CONTENT_TYPE = b"application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited"
@@ -26,6 +28,10 @@ class MetricKind(StrEnum):
     COUNTER = "counter"
     GAUGE = "gauge"
     HISTOGRAM = "histogram"
+    SUMMARY = "summary"
+
+
+Value = float | HistogramSnapshot | BucketSnapshot | SummarySnapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +39,7 @@ class Sample:
     """One series of a family."""
 
     labels: Labels
-    value: float | HistogramSnapshot
+    value: Value
 
 
 @dataclass(slots=True)
@@ -45,20 +51,21 @@ class Family:
     kind: MetricKind
     samples: list[Sample] = field(default_factory=list)
 
-    def add(self, labels: Labels, value: float | HistogramSnapshot) -> None:
+    def add(self, labels: Labels, value: Value) -> None:
         """Append a series."""
         self.samples.append(Sample(labels, value))
 
     def merge_equal_labels(self) -> None:
         """Add up series with the same labels: no exposition may have two of them."""
-        merged: dict[Labels, float | HistogramSnapshot] = {}
+        merged: dict[Labels, Value] = {}
         for sample in self.samples:
             before = merged.get(sample.labels)
             if isinstance(before, HistogramSnapshot) and isinstance(sample.value, HistogramSnapshot):
                 merged[sample.labels] = before.plus(sample.value)
-            elif before is not None and not isinstance(sample.value, HistogramSnapshot):
-                merged[sample.labels] = cast(float, before) + sample.value
+            elif isinstance(before, float | int) and isinstance(sample.value, float | int):
+                merged[sample.labels] = before + sample.value
             else:
+                # neither quantiles nor buckets of any bounds can be added: the later is the one that takes over
                 merged[sample.labels] = sample.value
         self.samples = [Sample(labels, value) for labels, value in merged.items()]
 
@@ -70,10 +77,16 @@ def to_text(families: Iterable[Family]) -> bytes:
         lines.append(f"# HELP {family.name} {_escape_help(family.help)}")
         lines.append(f"# TYPE {family.name} {family.kind.value}")
         for sample in family.samples:
-            if isinstance(sample.value, HistogramSnapshot):
-                _histogram_lines(lines, family.name, sample.labels, sample.value)
+            value = sample.value
+            if isinstance(value, HistogramSnapshot):
+                rows = value.classic()
+                _histogram_lines(lines, family.name, sample.labels, rows, value.count, value.sum_seconds)
+            elif isinstance(value, BucketSnapshot):
+                _histogram_lines(lines, family.name, sample.labels, value.rows, value.count, value.total)
+            elif isinstance(value, SummarySnapshot):
+                _summary_lines(lines, family.name, sample.labels, value)
             else:
-                lines.append(f"{family.name}{_label_text(sample.labels)} {_number(sample.value)}")
+                lines.append(f"{family.name}{_label_text(sample.labels)} {_number(value)}")
     lines.append("")
     return "\n".join(lines).encode()
 
@@ -91,6 +104,10 @@ def to_protobuf(families: Iterable[Family]) -> bytes:
                 metric.label.add(name=name, value=value)
             if isinstance(sample.value, HistogramSnapshot):
                 _fill_histogram(metric.histogram, sample.value)
+            elif isinstance(sample.value, BucketSnapshot):
+                _fill_buckets(metric.histogram, sample.value)
+            elif isinstance(sample.value, SummarySnapshot):
+                _fill_summary(metric.summary, sample.value)
             elif family.kind is MetricKind.COUNTER:
                 metric.counter.value = sample.value
             else:
@@ -117,12 +134,35 @@ def _fill_histogram(message: metrics_pb2.Histogram, snapshot: HistogramSnapshot)
         message.bucket.add(upper_bound=bound, cumulative_count=count)
 
 
-def _histogram_lines(lines: list[str], name: str, labels: Labels, snapshot: HistogramSnapshot) -> None:
-    for bound, count in snapshot.classic():
-        lines.append(f"{name}_bucket{_label_text((*labels, ('le', _number(bound))))} {count}")
-    lines.append(f"{name}_bucket{_label_text((*labels, ('le', '+Inf')))} {snapshot.count}")
-    lines.append(f"{name}_sum{_label_text(labels)} {_number(snapshot.sum_seconds)}")
+def _fill_buckets(message: metrics_pb2.Histogram, snapshot: BucketSnapshot) -> None:
+    message.sample_count = snapshot.count
+    message.sample_sum = snapshot.total
+    for bound, count in snapshot.rows:
+        message.bucket.add(upper_bound=bound, cumulative_count=count)
+
+
+def _fill_summary(message: metrics_pb2.Summary, snapshot: SummarySnapshot) -> None:
+    message.sample_count = snapshot.count
+    message.sample_sum = snapshot.total
+    for quantile, value in snapshot.quantiles:
+        message.quantile.add(quantile=quantile, value=value)
+
+
+def _histogram_lines(
+    lines: list[str], name: str, labels: Labels, rows: Iterable[tuple[float, int]], count: int, total: float
+) -> None:
+    lines.append(f"{name}_count{_label_text(labels)} {count}")
+    lines.append(f"{name}_sum{_label_text(labels)} {_number(total)}")
+    for bound, below in rows:
+        lines.append(f"{name}_bucket{_label_text((*labels, ('le', _number(bound))))} {below}")
+    lines.append(f"{name}_bucket{_label_text((*labels, ('le', '+Inf')))} {count}")
+
+
+def _summary_lines(lines: list[str], name: str, labels: Labels, snapshot: SummarySnapshot) -> None:
     lines.append(f"{name}_count{_label_text(labels)} {snapshot.count}")
+    lines.append(f"{name}_sum{_label_text(labels)} {_number(snapshot.total)}")
+    for quantile, value in snapshot.quantiles:
+        lines.append(f"{name}{_label_text((*labels, ('quantile', _number(quantile))))} {_number(value)}")
 
 
 def _label_text(labels: Labels) -> str:
@@ -140,4 +180,6 @@ def _escape_help(value: str) -> str:
 
 
 def _number(value: float) -> str:
+    if math.isnan(value):
+        return "NaN"
     return str(int(value)) if float(value).is_integer() and abs(value) < 1e15 else repr(float(value))

@@ -1,10 +1,11 @@
-"""CPU, memory and GPU of the machine, sampled at most once per interval.
+"""CPU, memory and GPU of the machine, and the process itself, sampled at most once per interval.
 
 GPU readings need NVIDIA's driver; without it there are no GPU series, and nothing fails.
 """
 
 from __future__ import annotations
 
+import resource
 import threading
 import time
 from dataclasses import dataclass
@@ -41,6 +42,14 @@ class GpuProbe:
         self._nvml: Any = None
         self._handles: list[Any] = []
         self._is_open = False
+        self._uuids: dict[int, str] = {}
+
+    def uuid(self, index: int) -> str:
+        """Return the UUID of a GPU by its number, empty without such a GPU."""
+        self._open()
+        if index not in self._uuids and 0 <= index < len(self._handles):
+            self._uuids[index] = _text(self._nvml.nvmlDeviceGetUUID(self._handles[index]))
+        return self._uuids.get(index, "")
 
     def count(self) -> int:
         """Return how many GPUs the driver shows; 0 without a driver."""
@@ -87,19 +96,36 @@ class GpuProbe:
 
 
 class HostProbe:
-    """CPU, memory and GPU families, re-read at most every ``interval_seconds``.
+    """CPU, memory, GPU and process families, re-read at most every ``interval_seconds``.
 
+    ``pinned_bytes`` is the size that was asked for the pool of pinned memory, which nothing uses here.
     Concurrency: ``families`` may be called on any thread.
     """
 
-    def __init__(self, interval_seconds: float = 2.0, *, cpu: bool = True, gpu: bool = True) -> None:
+    def __init__(
+        self,
+        interval_seconds: float = 2.0,
+        *,
+        cpu: bool = True,
+        gpu: bool = True,
+        probe: GpuProbe | None = None,
+        pinned_bytes: int = 256 * 1024 * 1024,
+    ) -> None:
         self._interval_seconds = interval_seconds
         self._cpu = cpu
-        self._gpu = GpuProbe() if gpu else None
+        self._probe = probe or GpuProbe()
+        self._gpu = self._probe if gpu else None
+        self._pinned_bytes = pinned_bytes
+        self._process = psutil.Process()
         self._lock = threading.Lock()
         self._families: list[Family] = []
         self._read_at = 0.0
         self._cpu_before = _cpu_seconds()
+
+    def gpu_uuid(self, index: int) -> str:
+        """Return the UUID of a GPU by its number, empty without such a GPU. May block for some milliseconds."""
+        with self._lock:
+            return self._probe.uuid(index)
 
     def families(self) -> list[Family]:
         """Return the machine's families. May block for some milliseconds."""
@@ -118,7 +144,14 @@ class HostProbe:
         return min(1.0, max(0.0, (busy - busy_before) / max(total - total_before, 1e-9)))
 
     def _read(self) -> list[Family]:
-        families: list[Family] = []
+        families = [
+            _gauge(
+                "nv_pinned_memory_pool_total_bytes",
+                "Pinned memory pool total memory size, in bytes",
+                self._pinned_bytes,
+            ),
+            _gauge("nv_pinned_memory_pool_used_bytes", "Pinned memory pool used memory size, in bytes", 0),
+        ]
         if self._cpu:
             memory = psutil.virtual_memory()
             families += (
@@ -128,7 +161,7 @@ class HostProbe:
             )
         if self._gpu is not None and self._gpu.count():
             families += gpu_families(self._gpu.read())
-        return families
+        return families + process_families(self._process)
 
 
 def _cpu_seconds() -> tuple[float, float]:
@@ -136,6 +169,24 @@ def _cpu_seconds() -> tuple[float, float]:
     times = psutil.cpu_times()
     total = sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)  # guest is within user
     return total - times.idle - getattr(times, "iowait", 0.0), total
+
+
+def process_families(process: psutil.Process) -> list[Family]:
+    """Return what Prometheus' clients say about a process: the node's own, without the workers of models."""
+    with process.oneshot():
+        times, memory = process.cpu_times(), process.memory_info()
+        started = process.create_time()
+    most_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    families = [
+        _gauge("process_resident_memory_bytes", "Resident memory size in bytes", memory.rss),
+        _gauge("process_virtual_memory_bytes", "Virtual memory size in bytes", memory.vms),
+        _gauge("process_start_time_seconds", "Start time of the process since unix epoch in seconds", started),
+        _gauge("process_open_fds", "Number of open file descriptors", process.num_fds()),
+        _gauge("process_max_fds", "Maximum number of open file descriptors", most_files),
+    ]
+    cpu = Family("process_cpu_seconds_total", "Total user and system CPU time spent in seconds", COUNTER)
+    cpu.add((), times.user + times.system)
+    return [cpu, *families]
 
 
 def gpu_families(readings: list[GpuReading]) -> list[Family]:

@@ -6,13 +6,16 @@ Counters change when a response completes. Requests that fail validation, or tha
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from enum import StrEnum
 
 from serving_node.contract.proto import grpc_service_pb2
 from serving_node.core.backend import Execution
 from serving_node.core.errors import InferenceError
 from serving_node.core.request import InferenceRequest, InferenceResponse
+from serving_node.observability.buckets import BucketHistogram
 from serving_node.observability.histogram import LatencyHistogram
+from serving_node.observability.quantiles import LatencySummaries
 
 
 class FailureReason(StrEnum):
@@ -57,10 +60,12 @@ class BatchCounters:
 class ModelStatistics:
     """The counters of one served model, cumulative since it was loaded.
 
+    ``summaries``: quantiles are asked for. ``first_response_bounds``: bounds in milliseconds of the histogram of times
+    to the first response, for decoupled models when it is asked for.
     Concurrency: written on the event loop only; readers on other threads see each counter whole.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, summaries: bool = False, first_response_bounds: Sequence[float] | None = None) -> None:
         self.last_inference_ms = 0
         self.inference_count = 0
         self.execution_count = 0
@@ -77,6 +82,8 @@ class ModelStatistics:
         self.request_seconds = LatencyHistogram()
         self.queue_seconds = LatencyHistogram()
         self.compute_seconds = LatencyHistogram()
+        self.summaries = LatencySummaries() if summaries else None
+        self.first_response_ms = BucketHistogram(first_response_bounds) if first_response_bounds is not None else None
 
     def record_execution(self, execution: Execution, now_ns: int) -> None:
         """Count a finished batch and its requests. ``now_ns`` is monotonic."""
@@ -113,6 +120,8 @@ class ModelStatistics:
             self.request_seconds.observe_all(request_ns)
             self.queue_seconds.observe_all(queue_ns)
             self.compute_seconds.observe(input_ns + infer_ns + output_ns, succeeded)
+            if self.summaries is not None:
+                self.summaries.record(request_ns, queue_ns, (input_ns, infer_ns, output_ns), now_ns)
 
     def record_response(self, request: InferenceRequest, response: InferenceResponse, now_ns: int) -> None:
         """Count one response of a request that is answered apart from its batch. ``now_ns`` is monotonic."""

@@ -22,7 +22,6 @@ from serving_node.core.backend import (
     Device,
     LoopInstance,
     ModelSource,
-    SelfDescribing,
 )
 from serving_node.core.errors import InferenceError
 from serving_node.observability.statistics import ModelStatistics
@@ -77,11 +76,13 @@ async def load_served_model(
     auto_complete: bool = True,
     on_warming: Callable[[], None] | None = None,
     statistics: ModelStatistics | None = None,
+    new_statistics: Callable[[ModelConfig], ModelStatistics] | None = None,
 ) -> ServedModel:
     """Return the version, completed, validated, warmed up and ready.
 
     ``config`` has its backend; it is not changed. ``on_warming`` is called on the loop when warm-up begins.
-    ``statistics`` are those of another unit of the same version that the new one goes on counting in.
+    ``statistics`` are those of another unit of the same version that the new one goes on counting in; without them
+    ``new_statistics`` makes some for the completed config.
 
     Raises:
         InferenceError: with one sentence why the version cannot be served. Nothing is left behind.
@@ -102,7 +103,9 @@ async def load_served_model(
         raise
     load_seconds = time.monotonic() - started
     log.info("model.loaded", model=name, version=version, unit=unit, seconds=round(load_seconds, 3))
-    return _served(opened, loader, version, unit, load_seconds, statistics or ModelStatistics())
+    if statistics is None:
+        statistics = new_statistics(opened.config) if new_statistics is not None else ModelStatistics()
+    return _served(opened, loader, version, unit, load_seconds, statistics)
 
 
 def _served(

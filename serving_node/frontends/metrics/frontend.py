@@ -14,6 +14,7 @@ from serving_node.dataplane import DataPlane
 from serving_node.observability.families import PROTOBUF_CONTENT_TYPE, TEXT_CONTENT_TYPE, to_protobuf, to_text
 from serving_node.observability.host import HostProbe
 from serving_node.observability.metrics import ModelSeries, model_families
+from serving_node.observability.metrics_config import MetricsConfig
 from serving_node.wire.http1 import Http1Limits, Http1Server, HttpExchange
 from serving_node.wire.listener import Listener
 
@@ -29,8 +30,11 @@ class MetricsFrontend:
     ``listener`` starts and stops it. ``close`` after the listener has stopped.
     """
 
-    def __init__(self, dataplane: DataPlane, host: HostProbe | None = None) -> None:
+    def __init__(
+        self, dataplane: DataPlane, host: HostProbe | None = None, config: MetricsConfig | None = None
+    ) -> None:
         self._dataplane = dataplane
+        self._config = config or MetricsConfig()
         self._host = host or HostProbe()
         # one thread: scrapers that come together wait for each other instead of taking cores from the models
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="metrics")
@@ -40,7 +44,7 @@ class MetricsFrontend:
     def handle(self, exchange: HttpExchange) -> None:
         """Answer one scrape, later. Called by the connection."""
         if exchange.method != "GET":
-            exchange.respond(405, [(b"content-type", b"text/plain")])
+            exchange.respond(405, [(b"content-type", b"text/plain")], [b'{"error":"Method Not Allowed"}'])
             return
         if exchange.path.rstrip(b"/") != b"/metrics":
             exchange.respond(200, [(b"content-type", b"text/plain")])
@@ -69,7 +73,7 @@ class MetricsFrontend:
             exchange.respond(200, [(b"content-type", content_type)], [body])
 
     def _render(self, series: list[ModelSeries], wants_protobuf: bool) -> bytes:
-        families = [*model_families(series), *self._host.families()]
+        families = [*model_families(series, self._config, self._host.gpu_uuid), *self._host.families()]
         return to_protobuf(families) if wants_protobuf else to_text(families)
 
 

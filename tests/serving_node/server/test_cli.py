@@ -96,10 +96,10 @@ def test_parse_refuses_with_a_sentence(folder: str, arguments: list[str], senten
 
 
 def test_parse_says_which_flags_have_no_effect(folder: str) -> None:
-    notes = parse([f"--model-store={folder}", "--pinned-memory-pool-byte-size=1", "--rate-limit", "off"], {}).notes
+    notes = parse([f"--model-store={folder}", "--cuda-memory-pool-byte-size=0:1", "--rate-limit", "off"], {}).notes
     assert notes == (
         "--rate-limit has no effect: this node does not have that yet",
-        "--pinned-memory-pool-byte-size has no effect: memory is not pooled by device here",
+        "--cuda-memory-pool-byte-size has no effect: memory is not pooled by device here",
     )
 
 
