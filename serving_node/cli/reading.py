@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from pathlib import Path
 
+from serving_node.frontends.compression_level import CompressionLevel
 from serving_node.frontends.header_forwarding import HeaderForwarding
+from serving_node.repository.remote_location import RemoteLocation, is_remote, parse_location
 from serving_node.repository.repository import ControlMode
 
 TRUE = ("true", "on", "1")
@@ -19,6 +22,14 @@ def boolean(text: str) -> bool:
     if lowered in FALSE:
         return False
     raise ValueError(f"'{text}' is neither true nor false")
+
+
+def compression_level(text: str) -> CompressionLevel:
+    """Read a level of compression, in upper or lower case."""
+    try:
+        return CompressionLevel(text.lower())
+    except ValueError:
+        raise ValueError(f"'{text}' is not one of {', '.join(CompressionLevel)}") from None
 
 
 def header_pattern(text: str) -> str:
@@ -63,6 +74,11 @@ def one_of(allowed: Collection[str]) -> Callable[[str], str]:
 def control_mode(text: str) -> ControlMode:
     """Read none, poll or explicit."""
     return ControlMode(one_of(list(ControlMode))(text))
+
+
+def repository(text: str) -> Path | RemoteLocation:
+    """Read a folder or the URL of one in an object store."""
+    return parse_location(text) if is_remote(text) else Path(text)
 
 
 def config_name(text: str) -> str:

@@ -9,8 +9,8 @@ import asyncio
 import zlib
 from collections import deque
 from collections.abc import Callable
-from enum import StrEnum
 
+from serving_node.frontends.compression_level import CompressionLevel
 from serving_node.wire.grpc import Buffer, GrpcCall, GrpcStatus
 
 # zlib releases the interpreter lock: from this size on another thread compresses.
@@ -19,15 +19,6 @@ _LARGE_BYTES = 64 * 1024
 _RANKED = (b"gzip", b"deflate")
 _WINDOW_BITS = {b"gzip": 31, b"deflate": 15}
 _ZLIB_LEVEL = 6
-
-
-class CompressionLevel(StrEnum):
-    """How hard answers are compressed. Source: Triton's --grpc-infer-response-compression-level."""
-
-    NONE = "none"
-    LOW = "low"
-    MEDIUM = "medium"
-    HIGH = "high"
 
 
 def encoding_for(level: CompressionLevel, accepted: bytes) -> bytes:

@@ -14,7 +14,8 @@ import ssl
 
 from serving_node.dataplane import DataPlane
 from serving_node.frontends.codec_pool import CodecPool
-from serving_node.frontends.grpc.compression import AnswerCompression, CompressionLevel
+from serving_node.frontends.compression_level import CompressionLevel
+from serving_node.frontends.grpc.compression import AnswerCompression
 from serving_node.frontends.grpc.connection import GrpcConnection, GrpcLimits
 from serving_node.frontends.grpc.infer import InferService
 from serving_node.frontends.grpc.service import Services
