@@ -107,6 +107,8 @@ class InferenceRequest:
     queued_ns: int = 0
     queue_deadline_ns: int = 0
     queue_state: int = 0
+    # Responses so far of a request that is answered apart from its batch; the statistics count them.
+    responses: int = 0
     # Set by ``cancel``; schedulers drop a cancelled request while it is queued.
     cancelled: bool = False
     on_cancel: Callable[[InferenceRequest], None] | None = None

@@ -86,8 +86,11 @@ class LatencySummaries:
     def record(
         self, request_ns: Sequence[int], queue_ns: Sequence[int], compute_ns: tuple[int, int, int], now_ns: int
     ) -> None:
-        """Count the requests of one batch, which computed together: input, inference, output."""
-        amount = len(request_ns)
+        """Count the requests of one batch, which computed together: input, inference, output.
+
+        ``request_ns`` has those that were answered with it; the others are counted when they are.
+        """
+        amount = len(queue_ns)
         self.request.observe_all([duration // 1000 for duration in request_ns], now_ns)
         self.queue.observe_all([duration // 1000 for duration in queue_ns], now_ns)
         self.compute_input.observe_all([compute_ns[0] // 1000] * amount, now_ns)

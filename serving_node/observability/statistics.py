@@ -99,40 +99,47 @@ class ModelStatistics:
             if isinstance(result, InferenceError):
                 self.record_failure(FailureReason.BACKEND, duration_ns)
                 continue
+            queue_ns.append(started_ns - request.queued_ns)
             if result is None:
-                continue  # counted with its responses
+                continue  # its success is counted with its responses
             rows += request.batch_size
             request_ns.append(duration_ns)
-            queue_ns.append(started_ns - request.queued_ns)
         self.last_inference_ms = int(time.time() * 1000)
         self.execution_count += 1
         self._record_batch(execution.rows, input_ns, infer_ns, output_ns)
-        succeeded = len(request_ns)
-        if succeeded:
+        computed = len(queue_ns)
+        if computed:
             self.inference_count += rows
-            self.success.count += succeeded
+            self.success.count += len(request_ns)
             self.success.ns += sum(request_ns)
-            self.queue.count += succeeded
+            self.queue.count += computed
             self.queue.ns += sum(queue_ns)
-            self.compute_input.add(input_ns, succeeded)
-            self.compute_infer.add(infer_ns, succeeded)
-            self.compute_output.add(output_ns, succeeded)
+            self.compute_input.add(input_ns, computed)
+            self.compute_infer.add(infer_ns, computed)
+            self.compute_output.add(output_ns, computed)
             self.request_seconds.observe_all(request_ns)
             self.queue_seconds.observe_all(queue_ns)
-            self.compute_seconds.observe(input_ns + infer_ns + output_ns, succeeded)
+            self.compute_seconds.observe(input_ns + infer_ns + output_ns, computed)
             if self.summaries is not None:
                 self.summaries.record(request_ns, queue_ns, (input_ns, infer_ns, output_ns), now_ns)
 
     def record_response(self, request: InferenceRequest, response: InferenceResponse, now_ns: int) -> None:
         """Count one response of a request that is answered apart from its batch. ``now_ns`` is monotonic."""
+        duration_ns = now_ns - request.arrival_ns
+        request.responses += 1
+        if request.responses == 1 and self.first_response_ms is not None:
+            self.first_response_ms.observe(duration_ns / 1e6)
         if not response.final:
             return
-        duration_ns = now_ns - request.arrival_ns
         if response.error is not None:
             self.record_failure(FailureReason.BACKEND, duration_ns)
             return
+        self.last_inference_ms = int(time.time() * 1000)
         self.inference_count += request.batch_size
         self.success.add(duration_ns)
+        self.request_seconds.observe(duration_ns)
+        if self.summaries is not None:
+            self.summaries.request.observe_all((duration_ns // 1000,), now_ns)
 
     def record_failure(self, reason: FailureReason, duration_ns: int) -> None:
         """Count a request that was accepted and failed later."""
