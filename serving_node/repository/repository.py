@@ -145,14 +145,22 @@ class ModelRepository:
     async def start(self) -> list[str]:
         """Load what the control mode says; return one sentence for each model that failed."""
         if self._mode is ControlMode.EXPLICIT and self._load_at_start != ("*",):
-            names = sorted(set(self._load_at_start))
-            failures = [failure for failure in await asyncio.gather(*map(self._load_at_first, names)) if failure]
+            failures = await self._start_named()
         else:
             failures = await self.poll()
         for failure in failures:
             log.error("model.start_failed", reason=failure.strip())
         self._started = True
         return failures
+
+    async def _start_named(self) -> list[str]:
+        try:
+            for source in self._sources:
+                await asyncio.to_thread(source.refresh_names)
+        except PollError as error:
+            return [str(error)]
+        outcomes = await asyncio.gather(*map(self._load_at_first, sorted(set(self._load_at_start))))
+        return [failure for failure in outcomes if failure]
 
     async def poll(self) -> list[str]:
         """Let what serves follow the repositories; return one sentence for each model that could not."""

@@ -19,6 +19,9 @@ class Source(Protocol):
             PollError: the repository cannot be read.
         """
 
+    def refresh_names(self) -> None:
+        """Bring the names of the models up to date. Blocks. Raises PollError."""
+
     def close(self) -> None:
         """Remove what was brought here. Blocks."""
 
@@ -31,6 +34,9 @@ class LocalSource:
         self.path = path
 
     def refresh(self, model: str) -> None:
+        """Do nothing: the folder is always up to date."""
+
+    def refresh_names(self) -> None:
         """Do nothing: the folder is always up to date."""
 
     def close(self) -> None:
