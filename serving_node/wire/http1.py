@@ -325,7 +325,8 @@ class Http1Connection(asyncio.BufferedProtocol):
         """Called by the parser."""
         self._chunks += 1
         if self._chunks > self._limits.max_chunks + 1 and not self._discarding:
-            self._fail(*_error(400, "too many chunks in the request body"))
+            sentence = f"Chunked request body exceeds maximum of {self._limits.max_chunks} non-empty chunks."
+            self._fail(*_error(400, f"{sentence} Send fewer or larger HTTP chunks."))
 
     def on_body(self, piece: bytes) -> None:
         """Called by the parser with a copy of a part of the body."""
@@ -369,7 +370,7 @@ class Http1Connection(asyncio.BufferedProtocol):
             path, _, query = url.partition(b"?")
         return RequestHead(
             method=parser.get_method().decode("ascii"),
-            path=path.partition(b"#")[0],
+            path=path,
             query=query,
             headers=headers,
             fields=tuple(pairs),

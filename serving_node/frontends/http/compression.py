@@ -11,6 +11,8 @@ from serving_node.wire.exchange import Buffer
 
 # zlib's window argument: "deflate" in HTTP is the zlib format, gzip has a header of its own
 _WINDOW = {b"gzip": 31, b"deflate": 15}
+# Some clients confuse the two: for reading, the first bytes say which it is, as in Triton.
+_EITHER_WINDOW = 47
 # Less than this does not get smaller.
 MIN_COMPRESSED_BYTES = 256
 
@@ -20,20 +22,22 @@ def is_supported(encoding: bytes) -> bool:
     return encoding in _WINDOW
 
 
-def decompress(encoding: bytes, data: Buffer, limit: int) -> bytes:
-    """Return the content of a compressed body.
+def decompress(data: Buffer, limit: int) -> bytes:
+    """Return the content of a body in either coding.
 
     Raises:
         InferenceError: INVALID_ARG, damaged or larger than ``limit`` bytes.
     """
-    engine = zlib.decompressobj(_WINDOW[encoding])
+    if not len(data):
+        raise InferenceError(ErrorCode.INVALID_ARG, "nothing to be decompressed")
+    engine = zlib.decompressobj(_EITHER_WINDOW)
     try:
         content = engine.decompress(data, limit + 1)
     except zlib.error as error:
         raise InferenceError(ErrorCode.INVALID_ARG, f"failed to decompress the request body: {error}") from error
     if len(content) > limit:
         sentence = (
-            f"decompressed request size exceeds the maximum allowed input size of {limit} bytes."
+            f"Decompressed data size exceeds the maximum allowed value of {limit} bytes."
             " Use --http-max-input-size to increase the limit."
         )
         raise InferenceError(ErrorCode.INVALID_ARG, sentence)
@@ -49,22 +53,21 @@ def compress(encoding: bytes, parts: Sequence[Buffer]) -> bytes:
 
 
 def choose_encoding(accept: bytes) -> bytes:
-    """Return b"gzip", b"deflate" or b"" (identity) as an Accept-Encoding header prefers. Source: RFC 9110, 12.5.3."""
-    weights: dict[bytes, float] = {}
+    """Return b"gzip", b"deflate" or b"" (identity): of the highest weight in an Accept-Encoding header the first.
+
+    As in Triton only these names count; ``*`` does not.
+    """
+    best, best_weight = b"", 0.0
     for item in accept.split(b","):
         name, _, arguments = item.strip().partition(b";")
+        name = name.strip().lower()
         weight = 1.0
         key, _, value = arguments.strip().partition(b"=")
         if key.strip() == b"q":
             try:
                 weight = float(value)
             except ValueError:
-                weight = 0.0
-        weights[name.strip().lower()] = weight
-    other = weights.get(b"*", 0.0)
-    best, best_weight = b"", weights.get(b"identity", 0.0)
-    for name in (b"gzip", b"deflate"):
-        weight = weights.get(name, other)
-        if weight > best_weight:
+                continue
+        if weight > best_weight and (name in _WINDOW or name == b"identity"):
             best, best_weight = name, weight
-    return best
+    return b"" if best == b"identity" else best

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import time
 from collections.abc import Callable
 from functools import partial
@@ -24,7 +25,8 @@ from serving_node.frontends.http.compression import (
     decompress,
     is_supported,
 )
-from serving_node.frontends.http.request_codec import ParsedInput, ParsedRequest, parse_infer, wrong_type
+from serving_node.frontends.http.json_data import wrong_type
+from serving_node.frontends.http.request_codec import ParsedInput, ParsedRequest, parse_infer
 from serving_node.frontends.http.response_codec import (
     LARGE_JSON_BYTES,
     Chosen,
@@ -45,6 +47,9 @@ _HEADER_LENGTH = b"inference-header-content-length"
 # JSON over this size is parsed in another process, compressed bodies over the other in a thread.
 _LARGE_JSON_BYTES = 1024 * 1024
 _LARGE_COMPRESSED_BYTES = 64 * 1024
+REFUSE_DECOUPLED = "HTTP end point doesn't support models with decoupled transaction policy"
+# As much of the header's value as is a number, as in Triton.
+_INTEGER = re.compile(rb"[ \t]*[+-]?[0-9]+")
 _MEMO_ENTRIES = 512
 _MEMO_BYTES = 4096
 
@@ -74,18 +79,29 @@ class InferHandler:
             begin_http_trace(exchange, self.dataplane.tracing, model)
         encoding = exchange.headers.get(b"content-encoding", b"").lower()
         if not encoding or encoding == b"identity":
-            _Infer(self, exchange, model, version).start(exchange.body)
-        elif not is_supported(encoding):
+            try:
+                _Infer(self, exchange, model, version).start(exchange.body)
+            except InferenceError:
+                self.check_model(model, version)  # what is wrong with the model comes first
+                raise
+            return
+        self.check_model(model, version)
+        if not is_supported(encoding):
             accepted = ((b"accept-encoding", b"gzip, deflate"),)
             respond_error(exchange, 501, "Unsupported compression type", accepted)
         elif len(exchange.body) <= _LARGE_COMPRESSED_BYTES:
-            body = decompress(encoding, exchange.body, self.max_input_bytes)
+            body = decompress(exchange.body, self.max_input_bytes)
             _Infer(self, exchange, model, version).start(memoryview(body))
         else:
             loop = asyncio.get_running_loop()
-            future = loop.run_in_executor(None, decompress, encoding, exchange.body, self.max_input_bytes)
+            future = loop.run_in_executor(None, decompress, exchange.body, self.max_input_bytes)
             infer = _Infer(self, exchange, model, version)
             future.add_done_callback(lambda done: infer.guard(lambda: infer.start(memoryview(done.result()))))
+
+    def check_model(self, model: str, version: str) -> None:
+        """Refuse a model that does not serve, or that has no single response. Raises InferenceError."""
+        if self.dataplane.model_config(model, version).model_transaction_policy.decoupled:
+            raise InferenceError(ErrorCode.UNSUPPORTED, REFUSE_DECOUPLED)
 
     def parse(self, text: memoryview) -> tuple[ParsedRequest, RequestParameters]:
         """Return the JSON part of a request, parsed once for all requests that have the same."""
@@ -141,7 +157,8 @@ class _Infer:
         limit = self._handler.max_input_bytes
         json_bytes = self._json_bytes(len(body))
         if json_bytes == 0:
-            self._check_size("raw input", len(body), limit)
+            if len(body) > limit:
+                raise _oversize(f"Raw input has a byte_size ({len(body)} bytes)", limit)
             parsed, tensor = self._raw(body)
             self._submit(parsed, RequestParameters(), [tensor])
             return
@@ -149,6 +166,7 @@ class _Infer:
         self._check_size("binary input", len(body) - json_bytes, limit)
         text, binary = body[:json_bytes], body[json_bytes:]
         if json_bytes > _LARGE_JSON_BYTES:
+            self._handler.check_model(self._model, self._version)
             self._handler.pool.submit(
                 parse_infer,
                 text,
@@ -185,12 +203,19 @@ class _Infer:
         value = self._exchange.headers.get(_HEADER_LENGTH)
         if value is None:
             return size
-        try:
-            length = int(value)
-        except ValueError:
-            length = -1
+        found = _INTEGER.match(value)
+        text = value.decode("ascii", "replace")
+        if found is None:
+            sentence = f"Unable to parse Inference-Header-Content-Length, got: {text}"
+            raise InferenceError(ErrorCode.INVALID_ARG, sentence)
+        length = int(found[0][:32])
+        if not -(2**31) <= length < 2**31:
+            sentence = (
+                "Unable to parse Inference-Header-Content-Length, value is out of range"
+                f" [ {-(2**31)}, {2**31 - 1} ], got: {text}"
+            )
+            raise InferenceError(ErrorCode.INVALID_ARG, sentence)
         if not 0 <= length <= size:
-            text = value.decode("ascii", "replace")
             sentence = f"inference header size should be in range (0, {size}), got: {text}"
             raise InferenceError(ErrorCode.INVALID_ARG, sentence)
         return length
@@ -215,7 +240,8 @@ class _Infer:
                 data = self._lease.read(described.part)
             elif described.data is not None:
                 data = described.data
-                self._check_size(f"JSON tensor '{described.name}'", len(data), limit)
+                if len(data) > limit:
+                    raise _oversize(f"JSON input '{described.name}' has a byte_size ({len(data)} bytes)", limit)
             else:
                 stop = start + described.binary_bytes
                 if stop > end:
@@ -270,6 +296,7 @@ class _Infer:
         lease = self._lease
         on_response = self.on_response if lease is None else lease.until_final(self.on_response)
         request = InferenceRequest(self._model, self._version, tensors, on_response, parsed.id)
+        request.refuse_decoupled = REFUSE_DECOUPLED
         if parsed.outputs:
             request.outputs = [RequestedOutput(output.name, dict(output.parameters)) for output in parsed.outputs]
         if parsed.parameters:
@@ -361,3 +388,11 @@ class _Infer:
 
     def _respond(self, headers: list[tuple[bytes, bytes]], body: Buffer) -> None:
         self._exchange.respond(200, headers, [body])
+
+
+def _oversize(what: str, limit: int) -> InferenceError:
+    sentence = (
+        f"{what} that exceeds the maximum allowed value of {limit} bytes."
+        " Use --http-max-input-size to increase the limit."
+    )
+    return InferenceError(ErrorCode.INVALID_ARG, sentence)

@@ -17,7 +17,7 @@ from serving_node.core.metadata import TensorMetadata
 from serving_node.dataplane import DataPlane
 from serving_node.frontends.codec_pool import CodecPool
 from serving_node.frontends.http.answers import respond_error, respond_failure, respond_json
-from serving_node.frontends.http.request_codec import parse_object
+from serving_node.frontends.http.json_data import parse_object
 from serving_node.frontends.http.routes import RouteTable
 from serving_node.frontends.load_parameters import LoadParameters
 from serving_node.frontends.restricted_access import ApiCategory

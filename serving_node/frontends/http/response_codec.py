@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
 import orjson
 
-from serving_node.contract.errors import ErrorCode
-from serving_node.core.errors import InferenceError
 from serving_node.core.request import InferenceResponse, Lease
-from serving_node.core.tensor import NUMPY_DTYPES, Tensor, decode_bytes_elements
+from serving_node.core.tensor import Tensor
 from serving_node.frontends.classification import classify
+from serving_node.frontends.http.json_data import write_data
 from serving_node.frontends.http.request_codec import ParsedOutput
 from serving_node.wire.exchange import Buffer
 
@@ -66,7 +64,7 @@ def choose_outputs(
         if classes is not None:
             batched = is_batched(response.model_name, response.model_version)
             tensor = classify(tensor, int(classes), batched=batched)
-        chosen.append(Chosen(tensor, default_binary if output.is_binary is None else output.is_binary))
+        chosen.append(Chosen(tensor, output.is_binary))
     return chosen
 
 
@@ -134,23 +132,6 @@ def _write_output(output: Chosen, text: bytes | None) -> bytes:
     return b"".join((orjson.dumps(head)[:-1], b',"data":', text, b"}"))
 
 
-def write_data(name: str, datatype: str, data: Buffer) -> bytes:
-    """Return the flat JSON array of a tensor's bytes.
-
-    Raises:
-        InferenceError: INVALID_ARG, the type cannot travel as JSON.
-    """
-    if datatype in ("FP16", "BF16"):
-        sentence = (
-            f"sending {datatype} data via JSON is not supported. Please use the binary data format for output {name}"
-        )
-        raise InferenceError(ErrorCode.INVALID_ARG, sentence)
-    if datatype == "BYTES":
-        elements = decode_bytes_elements(data, name, _count_elements(data))
-        return orjson.dumps([element.decode("utf-8", "replace") for element in elements])
-    return orjson.dumps(np.frombuffer(data, NUMPY_DTYPES[datatype]), option=orjson.OPT_SERIALIZE_NUMPY)
-
-
 def write_all_data(described: list[tuple[str, str, int]], data: bytes) -> list[bytes]:
     """Return the JSON arrays of several tensors (name, datatype, bytes) whose bytes follow each other in ``data``."""
     texts: list[bytes] = []
@@ -159,11 +140,3 @@ def write_all_data(described: list[tuple[str, str, int]], data: bytes) -> list[b
         texts.append(write_data(name, datatype, data[start : start + size]))
         start += size
     return texts
-
-
-def _count_elements(data: Buffer) -> int:
-    count = position = 0
-    while position + 4 <= len(data):
-        position += 4 + int.from_bytes(data[position : position + 4], "little")
-        count += 1
-    return count

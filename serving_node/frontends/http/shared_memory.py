@@ -10,7 +10,7 @@ from typing import Any
 from serving_node.contract.errors import ErrorCode
 from serving_node.core.errors import InferenceError
 from serving_node.frontends.http.answers import respond_json
-from serving_node.frontends.http.request_codec import parse_json
+from serving_node.frontends.http.json_data import parse_json
 from serving_node.frontends.http.routes import RouteTable
 from serving_node.frontends.restricted_access import ApiCategory
 from serving_node.frontends.shared_memory import HANDLE_BYTES, RegionKind, SharedMemory

@@ -149,7 +149,7 @@ class FakeDataPlane:
         return self.tracer.settings(model)
 
     def _known(self, name: str) -> None:
-        if name != "echo":
+        if name not in ("echo", "hold", "fail", "twice", "split", "refuse", "crash"):
             raise InferenceError(ErrorCode.NOT_FOUND, f"Request for unknown model: '{name}' is not found")
 
     def _refuse_when_managed(self) -> None:

@@ -14,8 +14,8 @@ from hypothesis.extra import numpy as arrays
 
 from serving_node.core.errors import InferenceError
 from serving_node.core.tensor import NUMPY_DTYPES, Tensor
+from serving_node.frontends.http.json_data import parse_json, tensor_bytes, write_data
 from serving_node.frontends.http.request_codec import parse_infer
-from serving_node.frontends.http.response_codec import write_data
 
 NUMERIC = [name for name in NUMPY_DTYPES if name not in ("BYTES", "FP16", "BF16")]
 JSON = st.recursive(
@@ -30,9 +30,9 @@ JSON = st.recursive(
 @settings(max_examples=40, deadline=None)
 def test_numbers_survive_both_ways(datatype: str, data: Any, nested: bool) -> None:
     dtype = NUMPY_DTYPES[datatype]
-    finite = {"allow_nan": False, "allow_infinity": False} if dtype.kind == "f" else {}
+    numbers = arrays.from_dtype(dtype, allow_nan=False) if dtype.kind == "f" else arrays.from_dtype(dtype)
     shape = data.draw(arrays.array_shapes(max_dims=3, max_side=4, min_side=0))
-    array = data.draw(arrays.arrays(dtype, shape, elements=arrays.from_dtype(dtype, **finite)))
+    array = data.draw(arrays.arrays(dtype, shape, elements=numbers))
     values = array.tolist() if nested else array.reshape(-1).tolist()
     text = json.dumps({"inputs": [{"name": "A", "datatype": datatype, "shape": list(shape), "data": values}]})
     (parsed,) = parse_infer(text.encode()).inputs
@@ -71,3 +71,46 @@ def test_wrong_documents_are_refused_not_crashed(a: Any, b: Any, c: Any, d: Any,
 def test_garbage_is_refused_not_crashed(text: bytes) -> None:
     with contextlib.suppress(InferenceError):
         parse_infer(text)
+
+
+def test_numbers_that_json_does_not_know() -> None:
+    data = tensor_bytes("A", "FP32", parse_json(b"[NaN, -Infinity, [Infinity], 1]"), 4)
+    assert write_data("A", "FP32", data) == b"[NaN,-Infinity,Infinity,1.0]"
+    with pytest.raises(InferenceError, match="number is infinity"):
+        parse_json(b"[1e400]")
+
+
+def test_strings_that_are_not_text() -> None:
+    data = tensor_bytes("A", "BYTES", parse_json(b'{"data":["\xff\xc3\xa9\\n"]}')["data"], 1)
+    assert data == b"\x04\0\0\0\xff\xc3\xa9\n"
+    assert write_data("A", "BYTES", data) == b'["\xff\xc3\xa9\\n"]'
+    assert parse_json(b'\xef\xbb\xbf{"id":"\xff"}') == {"id": "\ufffd"}, "elsewhere they become text"
+    for text in (rb'["\ud83d"]', rb'["\ude00\ud83d"]', b'["\xff\\ud83d"]'):
+        with pytest.raises(InferenceError, match="failed to parse the request JSON buffer"):
+            parse_json(text)
+    assert parse_json(b'["\xff", "\\ud83d\\ude00"]') == ["\ufffd", "\U0001f600"]
+
+
+@pytest.mark.parametrize("depth", [1, 99, 100, 101, 5000, 200_000])
+def test_depth(depth: int) -> None:
+    text = b"[" * depth + b"1" + b"]" * depth
+    if depth < 100:
+        assert tensor_bytes("A", "INT8", parse_json(text), 1) == b"\1"
+        return
+    with pytest.raises(InferenceError, match=r"JSON nesting depth exceeds maximum allowed limit \(100\)"):
+        tensor_bytes("A", "INT8", parse_json(text), 1)
+
+
+@given(st.binary(max_size=60))
+@settings(max_examples=300, deadline=None)
+def test_any_bytes_are_json_or_refused(text: bytes) -> None:
+    with contextlib.suppress(InferenceError):
+        parse_json(text)
+
+
+@given(JSON, st.sampled_from(list(NUMPY_DTYPES)), st.none() | st.integers(0, 5))
+@settings(max_examples=300, deadline=None)
+def test_any_json_is_a_tensor_or_refused(data: Any, datatype: str, count: int | None) -> None:
+    with contextlib.suppress(InferenceError):
+        found = tensor_bytes("A", datatype, data if isinstance(data, list) else [data], count)
+        assert count is None or datatype == "BYTES" or len(found) == count * NUMPY_DTYPES[datatype].itemsize
