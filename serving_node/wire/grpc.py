@@ -20,6 +20,7 @@ from serving_node.wire.http2 import Http2Connection, Stream, encode_headers
 Buffer = bytes | bytearray | memoryview
 
 _PREFIX = Struct(">BI")
+_NONE: dict[bytes, bytes] = {}
 _TIMEOUT = re.compile(rb"([0-9]{1,8})([HMSmun])\Z")
 _UNIT_NS = {
     b"H": 3_600_000_000_000,
@@ -88,8 +89,8 @@ class GrpcCall:
     follows the last message. ``on_cancel`` is called at most once, when the client has reset the call, its deadline
     has passed or the connection is gone, and only while the call is unanswered. ``handler`` is for the owner.
 
-    ``metadata`` are the request's headers. Units: ``deadline_ns`` monotonic nanoseconds, 0 for none;
-    ``since`` seconds of the loop's clock, when the call came.
+    ``metadata`` are the request's headers, ``last_values`` the last value of those that came more than once. Units:
+    ``deadline_ns`` monotonic nanoseconds, 0 for none; ``since`` seconds of the loop's clock, when the call came.
 
     ``hold`` makes a streaming call keep what the client sends until ``release``: for whoever needs time with one
     message and must keep their order. ``answer_encoding`` is how messages of the answer are compressed that are
@@ -113,6 +114,7 @@ class GrpcCall:
         "done",
         "encoding",
         "handler",
+        "last_values",
         "metadata",
         "on_cancel",
         "on_half_close",
@@ -138,6 +140,7 @@ class GrpcCall:
         self.deadline_ns = 0
         self.since = 0.0
         self.metadata = metadata
+        self.last_values = _NONE
         self.encoding = b"identity"
         self.answer_encoding = b"identity"
         self.handler: MessageHandler | None = None

@@ -291,6 +291,7 @@ class GrpcConnection(asyncio.BufferedProtocol):
         streaming = method.open_stream is not None
         call = GrpcCall(self, stream, self._on_message, streaming=streaming, metadata=headers.fields)
         call.encoding = plan.encoding
+        call.last_values = headers.last_values
         call.since = self._loop.time()
         if plan.timeout_ns:
             call.deadline_ns = time.monotonic_ns() + plan.timeout_ns

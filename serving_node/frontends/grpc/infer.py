@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import logging
+from collections.abc import Iterator
 
 from serving_node.core.errors import InferenceError
 from serving_node.core.request import InferenceRequest, InferenceResponse
@@ -23,6 +26,7 @@ _log = logging.getLogger(__name__)
 # Sentences of Triton's.
 UNPARSABLE = "Unable to parse request"
 STOPPING = "GRPC server is shutting down and has stopped accepting new requests."
+_OWN_KEYS = (b"content-type", b"te")
 _NO_DECOUPLED = "ModelInfer RPC doesn't support models with decoupled transaction policy"
 
 
@@ -64,7 +68,7 @@ class InferService:
         if STICKY_HEADER in call.metadata:
             request.sticky_key = call.metadata[STICKY_HEADER].decode("utf-8", "replace")
         if self._forwarding is not None:
-            request.parameters.update(self._forwarding.collect(call.metadata.items()))
+            request.parameters.update(self._forwarding.collect(_custom_metadata(call)))
         if self.dataplane.tracing is not None:
             begin_grpc_trace(request, call, self.dataplane.tracing)
 
@@ -82,6 +86,18 @@ class InferService:
             _UnaryInfer(self, call).start(message)
         except Exception as problem:
             fail(call, problem)
+
+
+def _custom_metadata(call: GrpcCall) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the metadata that are not gRPC's own, each with its last value."""
+    for key, value in call.metadata.items():
+        if key in _OWN_KEYS or key.startswith(b"grpc-"):
+            continue
+        value = call.last_values.get(key, value)
+        if key.endswith(b"-bin"):
+            with contextlib.suppress(ValueError):
+                value = base64.b64decode(value + b"=" * (-len(value) % 4))
+        yield key, value
 
 
 class _UnaryInfer:

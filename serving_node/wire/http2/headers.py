@@ -29,6 +29,9 @@ _CONNECTION_SPECIFIC = frozenset({b"connection", b"proxy-connection", b"keep-ali
 _UPPER = frozenset(range(ord("A"), ord("Z") + 1))
 
 
+_NONE: dict[bytes, bytes] = {}
+
+
 class HeadersError(Exception):
     """A block cannot be decoded: the compression state is lost and the connection with it."""
 
@@ -36,12 +39,13 @@ class HeadersError(Exception):
 class RequestHeaders:
     """The validated headers of a request. Shared by all requests with the same block: never changed.
 
-    ``fields`` has the regular headers, repeated ones joined by ``","``. ``annotation`` is for whoever serves the
+    ``fields`` has the regular headers, repeated ones joined by ``","``; ``last_values`` the last value of those.
+    ``annotation`` is for whoever serves the
     request: what it computes from the headers may be kept here and is then computed once for all such requests.
     ``list_bytes`` is the size of the list as RFC 9113 counts it.
     """
 
-    __slots__ = ("annotation", "authority", "fields", "list_bytes", "method", "path", "scheme")
+    __slots__ = ("annotation", "authority", "fields", "last_values", "list_bytes", "method", "path", "scheme")
 
     def __init__(self, method: bytes, scheme: bytes, path: bytes, authority: bytes, fields: dict[bytes, bytes]) -> None:
         self.method = method
@@ -51,6 +55,7 @@ class RequestHeaders:
         self.fields = fields
         self.annotation: object = None
         self.list_bytes = 0
+        self.last_values: dict[bytes, bytes] = _NONE
 
 
 class _WatchedTable(HeaderTable):
@@ -119,6 +124,7 @@ def validate_request(pairs: list[tuple[bytes, bytes]]) -> RequestHeaders | None:
     """Return the headers if they make a well-formed request, otherwise None."""
     pseudo: dict[bytes, bytes] = {}
     fields: dict[bytes, bytes] = {}
+    last_values: dict[bytes, bytes] = {}
     for name, value in pairs:
         if name.startswith(b":"):
             if fields or name not in _PSEUDO or name in pseudo:
@@ -126,12 +132,18 @@ def validate_request(pairs: list[tuple[bytes, bytes]]) -> RequestHeaders | None:
             pseudo[name] = value
         elif not _field_is_valid(name, value):
             return None
+        elif name in fields:
+            fields[name] += b"," + value
+            last_values[name] = value
         else:
-            fields[name] = fields[name] + b"," + value if name in fields else value
+            fields[name] = value
     method, path = pseudo.get(b":method", b""), pseudo.get(b":path", b"")
     if not method or not path or b":scheme" not in pseudo:
         return None
-    return RequestHeaders(method, pseudo[b":scheme"], path, pseudo.get(b":authority", b""), fields)
+    headers = RequestHeaders(method, pseudo[b":scheme"], path, pseudo.get(b":authority", b""), fields)
+    if last_values:
+        headers.last_values = last_values
+    return headers
 
 
 def _field_is_valid(name: bytes, value: bytes) -> bool:
