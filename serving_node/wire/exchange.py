@@ -31,6 +31,9 @@ class ExchangeConnection(Protocol):
     def is_last(self, exchange: HttpExchange) -> bool:
         """Return whether no request was received after that of ``exchange``."""
 
+    def abort(self) -> None:
+        """Close at once."""
+
 
 @dataclass(frozen=True, slots=True)
 class RequestHead:
@@ -167,6 +170,10 @@ class HttpExchange:
     def _end_trace(trace: RequestTrace) -> None:
         trace.mark("HTTP_SEND_END", time.monotonic_ns())
         trace.finish()
+
+    def abort(self) -> None:
+        """Close the connection: what was sent so far cannot be completed."""
+        self._connection.abort()
 
     def _end_head(self, head: list[bytes]) -> None:
         if self.keep_alive and self._connection.shutting_down and self._connection.is_last(self):

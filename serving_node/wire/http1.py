@@ -204,7 +204,8 @@ class Http1Connection(asyncio.BufferedProtocol):
             self._transport.close()
 
     def abort(self) -> None:
-        """Close at once; unsent output is lost."""
+        """Close at once; unsent output is lost. Handlers see at once that nobody listens any more."""
+        self.closed = True
         self._transport.abort()
 
     # -- receiving
@@ -439,9 +440,10 @@ class Http1Connection(asyncio.BufferedProtocol):
             return
         if self._exchanges[0] is not exchange:
             if exchange.held is None:
-                exchange.held = parts
-            else:
-                exchange.held.extend(parts)
+                exchange.held = []
+            exchange.held.extend(parts)
+            if exchange.streaming and sum(map(len, exchange.held)) > self._limits.max_buffered_bytes:
+                self.abort()  # a stream without end behind an answer that does not come
             return
         if parts:
             self._transport.writelines(parts)

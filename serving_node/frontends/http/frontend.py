@@ -20,6 +20,7 @@ from serving_node.dataplane import DataPlane
 from serving_node.frontends.codec_pool import CodecPool
 from serving_node.frontends.header_forwarding import HeaderForwarding
 from serving_node.frontends.http.answers import JSON_HEADERS, respond_error, respond_failure
+from serving_node.frontends.http.generate import GenerateHandler
 from serving_node.frontends.http.infer import InferHandler
 from serving_node.frontends.http.management import ManagementHandlers
 from serving_node.frontends.http.routes import RouteTable
@@ -59,6 +60,9 @@ class HttpFrontend:
         infer = InferHandler(dataplane, used_pool, chosen.max_input_bytes, forwarding or None, memory)
         self.routes = RouteTable()
         self.routes.add("/v2/models/{m}{v}/infer", ApiCategory.INFERENCE, POST=infer.serve)
+        generate = GenerateHandler(dataplane, used_pool, chosen.max_input_bytes, forwarding or None)
+        self.routes.add("/v2/models/{m}{v}/generate", ApiCategory.INFERENCE, POST=generate.serve)
+        self.routes.add("/v2/models/{m}{v}/generate_stream", ApiCategory.INFERENCE, POST=generate.serve_stream)
         SharedMemoryHandlers(memory or SharedMemory.disabled()).add_routes(self.routes)
         ManagementHandlers(dataplane, used_pool).add_routes(self.routes)
         connection = replace(
