@@ -6,7 +6,7 @@ Methods block and are called off the event loop, but for those of ``LoopInstance
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -95,7 +95,7 @@ class InstanceEvents:
 class LoopInstance(Protocol):
     """An executor that the event loop drives: no thread of its own, no wake-up between threads.
 
-    ``execute`` is for warm-up, before ``attach``; afterwards batches run through ``begin``, one at a time.
+    ``execute`` is for warm-up, before ``attach``; afterwards batches run through ``begin``, one after the other.
     """
 
     def execute(self, execution: Execution) -> None:
@@ -104,8 +104,17 @@ class LoopInstance(Protocol):
     def attach(self, events: InstanceEvents) -> None:
         """Let the running event loop drive the instance from now on. On the loop."""
 
-    def begin(self, execution: Execution) -> None:
-        """Start a batch; ``events.done`` follows exactly once, never before this returns. On the loop."""
+    def begin(self, executions: Sequence[Execution]) -> None:
+        """Start batches, which run in this order after those begun before. On the loop.
+
+        ``events.done`` follows exactly once for each, in order, never before this returns.
+        """
+
+    def depth(self) -> int:
+        """Return how many batches may be begun at once so that the instance never waits for the loop.
+
+        More than 1 only while batches are so short that nobody notices that they cannot be taken back.
+        """
 
     def usable(self) -> bool:
         """Return whether batches can be given now; False while what runs the model is being replaced."""

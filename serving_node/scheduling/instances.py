@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 
 import structlog
@@ -89,7 +90,7 @@ class LoopRunner:
     def __init__(self, name: str, instance: LoopInstance) -> None:
         self.name = name
         self.instance = instance
-        self._batch: Batch | None = None
+        self._batches: deque[Batch] = deque()
 
     def start(
         self,
@@ -100,23 +101,35 @@ class LoopRunner:
         """Attach the instance to the running loop."""
 
         def done(execution: Execution) -> None:
-            batch, self._batch = self._batch, None
-            if batch is not None:
-                on_done(self, batch, _completed(execution))
+            on_done(self, self._batches.popleft(), _completed(execution))
 
         self.instance.attach(InstanceEvents(done, on_responded, lambda: on_changed(self)))
 
     @property
     def busy(self) -> bool:
         """Whether a batch runs."""
-        return self._batch is not None
+        return bool(self._batches)
 
-    def give(self, batch: Batch) -> None:
-        """Start a batch on the idle instance."""
-        self._batch = batch
-        execution = Execution(batch.requests, batch.rows)
-        execution.started_ns = time.monotonic_ns()
-        self.instance.begin(execution)
+    def room(self) -> int:
+        """Return how many batches the instance should be given now: one when it is idle, or enough to stay busy."""
+        if not self.instance.usable():
+            return 0
+        running, depth = len(self._batches), self.instance.depth()
+        if not running:
+            return depth
+        # several at once, when half of them are done: one message instead of many
+        return depth - running if 2 * running <= depth else 0
+
+    def give(self, *batches: Batch) -> None:
+        """Start batches."""
+        now_ns = time.monotonic_ns()
+        executions: list[Execution] = []
+        for batch in batches:
+            self._batches.append(batch)
+            execution = Execution(batch.requests, batch.rows)
+            execution.started_ns = now_ns
+            executions.append(execution)
+        self.instance.begin(executions)
 
     def stop(self) -> None:
         """End what runs, so that ``join`` can free the instance."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from serving_node.core.backend import BackendInstance, Execution, InstanceEvents, LoopInstance
-from serving_node.core.errors import InferenceError
 from serving_node.core.request import InferenceRequest, InferenceResponse
 from serving_node.core.tensor import Tensor
 from serving_node.scheduling.io_rules import IoRules
@@ -55,6 +54,7 @@ class ReshapingLoopInstance:
         self._instance = instance
         self._reshaper = _Reshaper(rules)
         self.begin = instance.begin
+        self.depth = instance.depth
         self.usable = instance.usable
         self.gone = instance.gone
         self.ready = instance.ready

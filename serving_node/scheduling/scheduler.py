@@ -83,6 +83,7 @@ class Scheduler:
         self._drained = asyncio.Event()
         self._leaving: set[InstanceThread | LoopRunner] = set()
         self._ending: set[asyncio.Future[bool]] = set()
+        self._sole = self._sole_runner()
         for instance in self._instances:
             self._start(instance)
 
@@ -97,6 +98,7 @@ class Scheduler:
             resting = [one for one in self._idle if one in removed]
             self._leaving.update(one for one in removed if one not in resting)
             self._idle = [*added, *(one for one in self._idle if one not in removed)]
+        self._sole = self._sole_runner()
         # one that is not idle and not busy is being replaced, and has no batch that would end it
         resting += [one for one in removed if isinstance(one, LoopRunner) and not one.busy and one not in resting]
         for instance in resting:
@@ -104,6 +106,14 @@ class Scheduler:
             self._end(instance)
         self._down = self._gone()
         self._pump()
+
+    def _sole_runner(self) -> LoopRunner | None:
+        """Return the instance that may be given batches ahead: the only one, and requests run alone.
+
+        With several instances a request would wait behind another although an instance is idle.
+        """
+        sole = self._instances[0] if len(self._instances) == 1 else None
+        return sole if isinstance(sole, LoopRunner) and isinstance(self._batcher, SingleBatcher) else None
 
     def _start(self, instance: InstanceThread | LoopRunner) -> None:
         if isinstance(instance, LoopRunner):
@@ -135,7 +145,7 @@ class Scheduler:
             raise self._down
         with self._lock:
             self._batcher.push(request, time.monotonic_ns())
-            is_idle = bool(self._idle)
+            is_idle = bool(self._idle) or (self._sole is not None and self._sole.room() > 0)
         request.on_cancel = self._cancel
         self._inflight += 1
         if request.trace is not None:
@@ -204,6 +214,9 @@ class Scheduler:
     def _pump(self) -> None:
         """Give batches to idle instances and set the timer. On the loop."""
         self._pump_is_due = False
+        if self._sole is not None:
+            self._pump_sole(self._sole)
+            return
         with self._lock:
             poll = self._batcher.poll(time.monotonic_ns(), len(self._idle))
             given = [(self._idle.pop(), batch) for batch in poll.batches]
@@ -212,6 +225,17 @@ class Scheduler:
         for request in poll.rejected:
             self._reject(request)
         self._set_timer(poll.wake_at_ns)
+
+    def _pump_sole(self, runner: LoopRunner) -> None:
+        room = runner.room()
+        if not room:
+            return
+        with self._lock:
+            batches = self._batcher.poll(time.monotonic_ns(), room).batches
+            if batches:
+                self._idle.clear()
+        if batches:
+            runner.give(*batches)
 
     def _set_timer(self, wake_at_ns: int | None) -> None:
         if self._timer is not None:
@@ -270,7 +294,7 @@ class Scheduler:
         """Give the next batch, then answer this one. On the loop."""
         with self._lock:
             is_leaving = runner in self._leaving
-            if not self._closed and not is_leaving and runner.instance.usable():
+            if not self._closed and not is_leaving and not runner.busy and runner.instance.usable():
                 self._idle.append(runner)
             is_waiting = self._batcher.pending > 0
         if is_waiting:
@@ -280,7 +304,7 @@ class Scheduler:
         else:
             for released in self._order.finish(batch.ticket, execution):
                 self._answer(released)
-        if is_leaving:
+        if is_leaving and not runner.busy:
             runner.stop()
             self._end(runner)
 

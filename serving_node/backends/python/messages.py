@@ -29,28 +29,43 @@ _CODES = {
 }
 _ITEM_SIZES = {name: dtype.itemsize for name, dtype in NUMPY_DTYPES.items() if name != "BYTES"}
 
+_PADDING = [bytes(count) for count in range(16)]
+
 Data = bytes | bytearray | memoryview
 
 
 @dataclass(slots=True)
-class Batch:
-    """An encoded batch: its header's part, and where the bytes go: into the datagram, or into one block."""
+class Batches:
+    """Encoded batches: their header's part, and where the bytes go: into the datagram, or into one block."""
 
-    records: list[list[Any]]
+    records: list[list[list[Any]]]
     payload: list[Data] = field(default_factory=list)
     placed: list[tuple[int, Data]] = field(default_factory=list)
     placed_bytes: int = 0
 
 
-def encode_batch(requests: Sequence[InferenceRequest], first_handle: int) -> Batch:
-    """Return the requests for a worker; they are known there as ``first_handle`` and the numbers after it."""
+def encode_batches(batches: Sequence[Sequence[InferenceRequest]], first_handle: int) -> Batches:
+    """Return batches for a worker; their requests are known there as ``first_handle`` and the numbers after it."""
     total = 0
-    for request in requests:
-        for tensor in request.inputs:
-            total += len(tensor.data)
-    batch = Batch([])
-    inline = total <= INLINE_BYTES
+    for requests in batches:
+        for request in requests:
+            for tensor in request.inputs:
+                total += len(tensor.data)
+    encoded = Batches([])
     position = 0
+    for requests in batches:
+        position = _encode_batch(encoded, requests, first_handle, position, inline=total <= INLINE_BYTES)
+        first_handle += len(requests)
+    if total > INLINE_BYTES:
+        encoded.placed_bytes = position
+    return encoded
+
+
+def _encode_batch(
+    batches: Batches, requests: Sequence[InferenceRequest], first_handle: int, position: int, *, inline: bool
+) -> int:
+    """Append a batch whose bytes begin at ``position``; return where they end."""
+    records: list[list[Any]] = []
     for handle, request in enumerate(requests, first_handle):
         inputs: list[tuple[str, str, Sequence[int], int, int]] = []
         for tensor in request.inputs:
@@ -58,19 +73,18 @@ def encode_batch(requests: Sequence[InferenceRequest], first_handle: int) -> Bat
             size = len(data)
             if inline:
                 inputs.append((tensor.name, tensor.datatype, tensor.shape, position, size))
-                batch.payload.append(data)
+                batches.payload.append(data)
                 padding = -size & 15
                 if padding:
-                    batch.payload.append(bytes(padding))
+                    batches.payload.append(_PADDING[padding])
                 position += size + padding
             else:
                 inputs.append((tensor.name, tensor.datatype, tensor.shape, -1 - position, size))
-                batch.placed.append((position, data))
+                batches.placed.append((position, data))
                 position = aligned(position + size)
-        batch.records.append(_record(handle, request, inputs))
-    if not inline:
-        batch.placed_bytes = position
-    return batch
+        records.append(_record(handle, request, inputs))
+    batches.records.append(records)
+    return position
 
 
 def _record(handle: int, request: InferenceRequest, inputs: list[Any]) -> list[Any]:

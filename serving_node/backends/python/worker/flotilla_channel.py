@@ -38,7 +38,7 @@ class Channel:
         self._to_json = _json_writer()
         self._from_json = json.loads
 
-    def receive(self) -> tuple[int, list[Any], bytearray, np.ndarray | None] | None:
+    def receive(self) -> list[Any] | None:
         """Return kind, fields, payload and block of the next message; None at the end."""
         length, fd = wire.receive_into(self.data, self._buffer)
         if not length:
@@ -56,7 +56,7 @@ class Channel:
             block = self._block(place[0], place[1], fd)
         if freed or dropped:
             self.freed(freed, dropped)
-        return kind, fields, bytearray(datagram[start:]), block
+        return [kind, fields, bytearray(datagram[start:]), block]
 
     def _block(self, number: int, size: int, fd: int) -> np.ndarray:
         if fd >= 0:

@@ -21,6 +21,7 @@ from flotilla_channel import Channel
 
 _MASK = wire.FLAG_SLOTS - 1
 _FINAL = 1
+_CANCELLED = 7
 _HERE = os.path.dirname(os.path.abspath(__file__))
 # names as the wire has them, which are not those of the config
 _OBJECT = np.dtype(object)
@@ -146,10 +147,28 @@ class Model:
 
     # -- batches
 
-    def run(self, records: list[Any], payload: bytearray, block: np.ndarray | None) -> None:
-        """Run a batch and answer it. What the model did wrong fails the batch."""
-        requests = [self._request(record, payload, block) for record in records]
-        del payload, block
+    def run_all(self, message: list[Any]) -> None:
+        """Run the batches of a message, which is emptied, and answer each as soon as it is over."""
+        _, fields, payload, block = message
+        message.clear()
+        batches = fields.pop()
+        batches.reverse()
+        while batches:
+            records = batches.pop()
+            if all(self.flags[record[0] & _MASK] for record in records):
+                # everybody left while the batch waited
+                now_ns = time.monotonic_ns()
+                self.channel.send(wire.BATCH, [now_ns, now_ns, [[_CANCELLED, ""] for _ in records]])
+                continue
+            requests = [[self._request(record, payload, block) for record in records]]
+            if not batches:
+                # views on the inputs end with the last batch, so that their block travels back with its answer
+                del payload, block
+            self._run(requests)
+
+    def _run(self, only: list[list[Any]]) -> None:
+        """Run a batch, which is taken out of ``only``, and answer it. What the model did wrong fails the batch."""
+        requests = only.pop()
         ready_ns = time.monotonic_ns()
         arrays: list[Any] = []
         try:
@@ -163,12 +182,10 @@ class Model:
             sentence = f"Failed to process the request(s) for model '{self.instance}', message: {text}"
             for request in requests:
                 request._sender._closed = True
-            del requests, records
             pb_utils._runtime.log(2, sentence)
             self.channel.send(wire.BATCH_FAILED, [ready_ns, computed_ns, sentence])
             return
-        # views on the inputs end here, so that their block travels back with the answer
-        del requests, records
+        del requests  # the last views on the inputs, if the model kept none
         self.channel.send(wire.BATCH, [ready_ns, computed_ns, results], arrays)
 
     def _execute(self, requests: list[Any]) -> Any:

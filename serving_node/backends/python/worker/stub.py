@@ -93,10 +93,9 @@ def main() -> None:
         message = channel.receive()
         if message is None:
             break
-        kind, fields, payload, block = message
-        del message
+        kind, fields = message[:2]
         if kind == wire.EXECUTE and model is not None:
-            model.run(fields.pop(), payload, block)
+            model.run_all(message)
         elif kind == wire.START:
             model = start(channel, flags, fields[0])
         elif kind == wire.COMPLETE:
@@ -106,7 +105,6 @@ def main() -> None:
                 model.finalize()
             channel.send(wire.FINALIZED, [])
             break
-        del fields, payload, block
     sys.stdout.flush()
     os._exit(0)
 

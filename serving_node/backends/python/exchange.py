@@ -1,0 +1,233 @@
+"""Which batches and requests one worker holds, and what its messages mean for them. Nothing a worker says is trusted."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+from serving_node.backends.python.link import Link, Message, WorkerGone
+from serving_node.backends.python.messages import Results, encode_batches
+from serving_node.backends.python.worker import flotilla_wire as wire
+from serving_node.backends.python.worker.flotilla_wire import WireError
+from serving_node.contract.errors import ErrorCode
+from serving_node.core.backend import Execution, InstanceEvents
+from serving_node.core.errors import InferenceError
+from serving_node.core.request import InferenceRequest, InferenceResponse
+
+_FINAL = 1
+_MASK = wire.FLAG_SLOTS - 1
+# Batches up to this are short: a few of them may be sent ahead, and nobody notices that they cannot be taken back.
+_SHORT_NS = 500_000
+_AHEAD = 8
+
+
+class Exchange:
+    """The batches of one worker. All methods on one thread at a time."""
+
+    def __init__(self, link: Link, events: InstanceEvents) -> None:
+        self._link = link
+        self.events = events
+        self._flags = link.process.flags
+        self._handles = 0
+        # batches that are not over, in order, each with the handle of its first request
+        self._running: deque[tuple[Execution, int]] = deque()
+        # requests of those that had their final response
+        self._finished: set[int] = set()
+        # requests of earlier batches whose responses come apart, by handle, and the flags that they use
+        self._open: dict[int, InferenceRequest] = {}
+        self._slots: set[int] = set()
+        self._last_computed_ns = 0
+        self._usual_ns = float(_SHORT_NS)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a request is without its final response."""
+        return bool(self._running or self._open)
+
+    def depth(self) -> int:
+        """Return how many batches may be sent ahead: several when they were short lately."""
+        return _AHEAD if self._usual_ns < _SHORT_NS else 1
+
+    def send(self, executions: Sequence[Execution]) -> None:
+        """Send batches in one message.
+
+        Raises:
+            WorkerGone: the process ended; the batches count as running.
+            OSError, ValueError, TypeError: they cannot be sent; they do not count as running.
+        """
+        batches = [execution.requests for execution in executions]
+        count = sum(map(len, batches))
+        first = self._handles + 1
+        if self._slots:
+            while any((first + place) & _MASK in self._slots for place in range(count)):
+                first += 1
+        encoded = encode_batches(batches, first)
+        self._handles = first + count - 1
+        flags, cancel = self._flags, self._cancel
+        handle = first
+        for execution in executions:
+            self._running.append((execution, handle))
+            for request in execution.requests:
+                flags[handle & _MASK] = request.cancelled
+                request.on_cancel = cancel
+                handle += 1
+        try:
+            self._link.send(wire.EXECUTE, [encoded.records], encoded.payload, encoded.placed, encoded.placed_bytes)
+        except (OSError, ValueError, TypeError):
+            for _ in executions:
+                self._running.pop()
+            raise
+
+    def handle(self, message: Message) -> None:
+        """Act on a message of the worker. Raises WorkerGone when it makes no sense."""
+        kind = message.kind
+        try:
+            if kind == wire.BATCH:
+                self._batch_over(message)
+            elif kind == wire.RESPONSE:
+                self._response(message)
+            elif kind == wire.BATCH_FAILED:
+                self._batch_failed(message)
+            elif kind == wire.CLOSED:
+                (handle,) = message.fields
+                self._closed(handle)
+            else:
+                raise WorkerGone(f"it sent a message of unknown kind {kind}")
+        except (WireError, ValueError, TypeError) as error:
+            raise WorkerGone(f"it sent a malformed message: {error}") from error
+
+    def abandon(self, error: InferenceError) -> list[Execution]:
+        """Fail the batch that runs and the requests that wait for responses; return the batches not yet begun."""
+        events = self.events
+        waiting, self._open = self._open, {}
+        stranded = [execution for execution, _ in self._running]
+        if stranded:
+            execution, first = self._running[0]
+            self._running.clear()
+            del stranded[0]
+            self._fail(execution, first, error)
+        for request in waiting.values():
+            events.responded(request, InferenceResponse("", "", error=error))
+        return stranded
+
+    # -- inside
+
+    def _cancel(self, request: InferenceRequest) -> None:
+        """Let the model see that the client has left."""
+        for handle, one in self._open.items():
+            if one is request:
+                self._flags[handle & _MASK] = 1
+                return
+        for execution, first in self._running:
+            for place, one in enumerate(execution.requests):
+                if one is request:
+                    self._flags[(first + place) & _MASK] = 1
+                    return
+
+    def _batch_over(self, message: Message) -> None:
+        ready_ns, computed_ns, encoded = message.fields
+        execution, first = self._oldest()
+        if len(encoded) != len(execution.requests):
+            raise WireError("results of another batch")
+        results: list[Any] = []
+        reader = Results(message.payload, message.block)
+        for place, one in enumerate(encoded):
+            if one is None:
+                self._expect(first + place, execution.requests[place])
+                results.append(None)
+                continue
+            result, parameters = reader.result(one)
+            results.append(None if first + place in self._finished else result)
+            if parameters:
+                execution.parameters = execution.parameters or {}
+                execution.parameters[place] = parameters
+        execution.results = results
+        self._end(execution, ready_ns, computed_ns)
+
+    def _batch_failed(self, message: Message) -> None:
+        ready_ns, computed_ns, text = message.fields
+        execution, first = self._oldest()
+        self._note_times(execution, ready_ns, computed_ns)
+        self._running.popleft()
+        self._fail(execution, first, InferenceError(ErrorCode.INTERNAL, str(text)))
+
+    def _oldest(self) -> tuple[Execution, int]:
+        if not self._running:
+            raise WireError("results of no batch")
+        return self._running[0]
+
+    def _expect(self, handle: int, request: InferenceRequest) -> None:
+        """Remember a request whose responses come apart from its batch."""
+        if handle in self._finished:
+            self._finished.discard(handle)
+        else:
+            self._open[handle] = request
+            self._slots.add(handle & _MASK)
+
+    def _end(self, execution: Execution, ready_ns: Any, computed_ns: Any) -> None:
+        self._note_times(execution, ready_ns, computed_ns)
+        self._running.popleft()
+        if not self._running:
+            self._finished.clear()
+        self.events.done(execution)
+
+    def _note_times(self, execution: Execution, ready_ns: Any, computed_ns: Any) -> None:
+        if type(ready_ns) is not int or type(computed_ns) is not int:
+            raise WireError("times that make no sense")
+        now_ns = time.monotonic_ns()
+        # a batch that was sent ahead began when the one before it was over
+        started_ns = execution.started_ns = max(execution.started_ns, self._last_computed_ns)
+        ready_ns = min(max(ready_ns, started_ns), now_ns)
+        computed_ns = min(max(computed_ns, ready_ns), now_ns)
+        execution.inputs_ready_ns, execution.computed_ns = ready_ns, computed_ns
+        self._last_computed_ns = computed_ns
+        self._usual_ns += (computed_ns - ready_ns - self._usual_ns) * 0.2
+
+    def _fail(self, execution: Execution, first: int, error: InferenceError) -> None:
+        """Answer a batch, but for what was answered already."""
+        finished = self._finished
+        execution.results = [None if first + place in finished else error for place in range(len(execution.requests))]
+        if not self._running:
+            finished.clear()
+        self.events.done(execution)
+
+    def _response(self, message: Message) -> None:
+        handle, flags, encoded = message.fields
+        final = bool(flags & _FINAL)
+        response = InferenceResponse("", "", final=final)
+        if encoded is None:
+            response.flag_only = True
+        else:
+            result, parameters = Results(message.payload, message.block).result(encoded)
+            if isinstance(result, InferenceError):
+                response.error = result
+            else:
+                response.outputs = result
+            if parameters:
+                response.parameters = parameters
+        request = self._take(handle, final)
+        if request is not None:
+            self.events.responded(request, response)
+
+    def _closed(self, handle: Any) -> None:
+        """Nothing in the worker can answer the request any more: it ends here."""
+        request = self._take(handle, True)
+        if request is not None:
+            self.events.responded(request, InferenceResponse("", "", flag_only=True))
+
+    def _take(self, handle: Any, final: bool) -> InferenceRequest | None:
+        """Return the request that a response belongs to, None when it had its final one."""
+        request = self._open.get(handle)
+        if request is not None:
+            if final:
+                del self._open[handle]
+                self._slots.discard(handle & _MASK)
+            return request
+        for execution, first in self._running:
+            if 0 <= handle - first < len(execution.requests) and handle not in self._finished:
+                if final:
+                    self._finished.add(handle)
+                return execution.requests[handle - first]
+        return None
