@@ -139,8 +139,8 @@ class DataPlane:
         model.scheduler.submit(request)
 
     def server_live(self) -> bool:
-        """Return whether the process works."""
-        return not self._stopping
+        """Return whether the process works; also while it ends what it began."""
+        return True
 
     def server_ready(self) -> bool:
         """Return whether everything that should serve does."""

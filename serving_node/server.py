@@ -55,6 +55,7 @@ from serving_node.repository.remote_location import RemoteLocation
 from serving_node.repository.repository import ControlMode, ModelRepository
 from serving_node.repository.sources import LocalSource, Source
 from serving_node.repository.unit_steps import UnitSteps
+from serving_node.scheduling.draining import wait_for_inflight
 from serving_node.scheduling.model_loader import load_served_model
 from serving_node.scheduling.served_model import ServedModel
 from serving_node.settings import NodeSettings, cloud_environment
@@ -68,6 +69,10 @@ log = structlog.get_logger(__name__)
 _CHATTY_LIBRARIES = ("httpx2", "httpcore2", "hpack", "urllib3")
 # How long finished traces may take to their file or collector at the end.
 _TRACE_FLUSH_SECONDS = 5.0
+
+
+# Ports by which requests come: closed first at the end. Metrics and administration go on to the last.
+_ENTRANCES = ("http", "grpc")
 
 
 class StartError(Exception):
@@ -117,6 +122,7 @@ class Server:
         self._memory = _shared_memory(settings)
         self._bound: dict[str, int] = {}
         self._ports_open: list[_Port] = []
+        self._entrances: list[asyncio.Server] = []
         self._background: list[asyncio.Task[None]] = []
 
     async def serve(self) -> Outcome:
@@ -325,6 +331,8 @@ class Server:
             except OSError as error:
                 raise StartError(_cannot_listen(port.name, port.address, port.port, error)) from error
             self._ports_open.append(port)
+            if port.name in _ENTRANCES:
+                self._entrances.append(server)
             self._bound[port.name] = server.sockets[0].getsockname()[1]
 
     async def _keep_membership(self, membership: Membership) -> None:
@@ -348,7 +356,11 @@ class Server:
     async def _shut_down(
         self, dataplane: DataPlane, repository: DesiredState | ModelRepository, joined: _Joined | None
     ) -> bool:
-        """Stop in order within one countdown; tell whether everything ended by itself."""
+        """Stop in order within one countdown; tell whether everything ended by itself.
+
+        No new connections first; those that are open are served while requests run, so that clients can end what they
+        began. Then the connections end, then the models.
+        """
         deadline = time.monotonic() + self._settings.exit_timeout_secs
         log.info("node.stopping", seconds=self._settings.exit_timeout_secs)
 
@@ -358,6 +370,10 @@ class Server:
         dataplane.stop()
         for task in self._background:
             task.cancel()
+        for server in self._entrances:
+            server.close()
+        if self._ports_open:
+            await wait_for_inflight(repository.models, self._settings.exit_timeout_secs)
         if joined is not None:
             joined.desired.wake_waiters()
         await asyncio.gather(*(port.stop(left()) for port in self._ports_open))
@@ -366,6 +382,8 @@ class Server:
         if joined is not None:
             joined.fetcher.close()
         is_clean = time.monotonic() <= deadline
+        if not is_clean:
+            log.error("Exit timeout expired. Exiting immediately.")
         log.info("node.stopped", clean=is_clean)
         return is_clean
 

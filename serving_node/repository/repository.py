@@ -151,6 +151,8 @@ class ModelRepository:
         for failure in failures:
             log.error("model.start_failed", reason=failure.strip())
         self._started = True
+        for row in self.table.index():
+            log.info("model.status", model=row.name, version=row.version, state=row.state, reason=row.reason)
         return failures
 
     async def _start_named(self) -> list[str]:

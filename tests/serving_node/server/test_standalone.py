@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import signal
 import socket
 from collections.abc import Callable, Iterator
@@ -130,6 +131,41 @@ def test_node_stopped_answers_what_runs_and_waits(launch: Launch, repository: Pa
         eventually(lambda: pending(node), "one request runs and one waits")
         assert node.end() == 0
         assert [answer.result(20) for answer in answers] == [5.0, 6.0]
+
+
+def test_node_that_stops_serves_open_connections_and_takes_no_new_ones(launch: Launch, repository: Path) -> None:
+    add_slow_identity(repository, 1500)
+    node = launch().until_ready()
+    open_connection = http.client.HTTPConnection("127.0.0.1", node.http, timeout=20)
+
+    def ask(path: str) -> int:
+        open_connection.request("GET", path)
+        answer = open_connection.getresponse()
+        answer.read()
+        return answer.status
+
+    assert ask("/v2/health/ready") == 200
+    with ThreadPoolExecutor(2) as threads:
+        answers = [threads.submit(infer_slow, node, value) for value in (5.0, 6.0)]
+        eventually(lambda: pending(node), "one request runs and one waits")
+        assert node.process is not None
+        node.process.send_signal(signal.SIGTERM)
+        eventually(lambda: refuses(node.http) and refuses(node.grpc), "no new connections")
+        assert ask("/v2/health/ready") == 400, "who can choose should go elsewhere"
+        assert ask("/v2/health/live") == 200
+        assert ask("/v2/models/slow") == 200
+        assert [answer.result(20) for answer in answers] == [5.0, 6.0]
+    open_connection.close()
+    assert node.wait() == 0
+    said = node.said()
+    assert "Waiting for in-flight requests to complete." in said
+    assert "Model 'slow' (version 1) has 2 in-flight inferences" in said
+
+
+def refuses(port: int) -> bool:
+    """Tell whether a new connection is refused."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) != 0
 
 
 def test_node_stopped_with_too_much_to_do_ends_in_time(launch: Launch, repository: Path) -> None:
