@@ -103,6 +103,7 @@ class _Session:
         try:
             self._start(slot, message)
         except LargeDescription:
+            slot.id = request_id(message)
             call.hold()
             pool = self._service.pool
             try:

@@ -20,7 +20,7 @@ from serving_node.contract.proto import health_pb2
 from serving_node.frontends.grpc import GrpcFrontend, GrpcLimits
 from serving_node.wire.http2.frames import PREFACE
 
-SERVICE = "/inference.GRPCInferenceService/"
+from .calls import SERVICE, Feed, infer_method, raw_request, stream_method
 
 
 @pytest.fixture
@@ -47,33 +47,6 @@ def channel(port: int) -> Iterator[grpc.Channel]:
 def client(port: int) -> Iterator[triton.InferenceServerClient]:
     with triton.InferenceServerClient(f"127.0.0.1:{port}") as client:
         yield client
-
-
-def method(channel: grpc.Channel, name: str, request_type: Any, response_type: Any) -> Any:
-    return channel.unary_unary(
-        SERVICE + name,
-        request_serializer=request_type.SerializeToString,
-        response_deserializer=response_type.FromString,
-    )
-
-
-def infer_method(channel: grpc.Channel) -> Any:
-    return method(channel, "ModelInfer", pb.ModelInferRequest, pb.ModelInferResponse)
-
-
-def stream_method(channel: grpc.Channel) -> Any:
-    return channel.stream_stream(
-        SERVICE + "ModelStreamInfer",
-        request_serializer=pb.ModelInferRequest.SerializeToString,
-        response_deserializer=pb.ModelStreamInferResponse.FromString,
-    )
-
-
-def raw_request(data: bytes, model: str = "echo", request_id: str = "") -> pb.ModelInferRequest:
-    request = pb.ModelInferRequest(model_name=model, id=request_id)
-    request.inputs.add(name="INPUT0", datatype="UINT8", shape=[1, len(data)])
-    request.raw_input_contents.append(data)
-    return request
 
 
 def test_triton_client_infers(client: triton.InferenceServerClient) -> None:
@@ -373,19 +346,6 @@ def test_lost_connection_cancels_the_request(port: int, dataplane: Any, loop_thr
     channel.close()
     assert cancelled.wait(20)
     future.cancel()
-
-
-class Feed:
-    """An iterator of requests that the test fills."""
-
-    def __init__(self) -> None:
-        self._queue: queue.Queue[pb.ModelInferRequest | None] = queue.Queue()
-
-    def put(self, request: pb.ModelInferRequest | None) -> None:
-        self._queue.put(request)
-
-    def __iter__(self) -> Iterator[pb.ModelInferRequest]:
-        return iter(self._queue.get, None)
 
 
 def test_stream_keeps_order_and_drains_after_half_close(
