@@ -86,6 +86,8 @@ def worker_environment(passed: frozenset[str], temporary: str) -> dict[str, str]
     }
     environment["TMPDIR"] = temporary
     environment["PYTHONUNBUFFERED"] = "1"
+    # Bytecode written beside a model would make its folder look modified, and the next load reload it.
+    environment["PYTHONDONTWRITEBYTECODE"] = "1"
     return environment
 
 
