@@ -14,6 +14,7 @@ from serving_node.core.metadata import IndexEntry, ModelMetadata, ServerMetadata
 from serving_node.core.request import InferenceRequest
 from serving_node.observability.logging import LogControl
 from serving_node.observability.metrics import ModelSeries, metric_tags, only_gpu
+from serving_node.observability.request_log import LoggedAnswers, log_refusal
 from serving_node.observability.tracing.tracer import Tracer
 from serving_node.repository.serving_table import parse_version
 
@@ -127,6 +128,9 @@ class DataPlane:
         """
         if not request.arrival_ns:
             request.arrival_ns = time.monotonic_ns()
+        if self._logs.verbose and type(request.on_response) is not LoggedAnswers:
+            self._infer_logged(request)
+            return
         model = self._repository.resolve(request.model_name, request.model_version, request)
         if model.decoupled:
             if request.refuse_decoupled:
@@ -245,6 +249,14 @@ class DataPlane:
     def _check_traceable(self, model: str) -> None:
         if model and not self.model_ready(model, ""):
             raise InferenceError(ErrorCode.INVALID_ARG, f"Request for unknown model : {model}")
+
+    def _infer_logged(self, request: InferenceRequest) -> None:
+        request.on_response = LoggedAnswers(request)
+        try:
+            self.infer(request)
+        except InferenceError as error:
+            log_refusal(request, error)
+            raise
 
     @staticmethod
     def _submit_traced(model: ServedModel, request: InferenceRequest) -> None:

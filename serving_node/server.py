@@ -463,9 +463,14 @@ def _configure_logs(settings: NodeSettings, stack: contextlib.ExitStack) -> LogC
     for library in _CHATTY_LIBRARIES:
         logging.getLogger(library).setLevel(logging.WARNING)
     control = LogControl(log_file=settings.log_file, log_format=LogFormat(settings.log_format))
-    configure_logging(control=control, stream=stream, verbose=settings.log_verbose > 0)
+    configure_logging(control=control, stream=stream)
     control.update(
-        {"log_info": settings.log_info, "log_warning": settings.log_warning, "log_error": settings.log_error}
+        {
+            "log_info": settings.log_info,
+            "log_warning": settings.log_warning,
+            "log_error": settings.log_error,
+            "log_verbose_level": max(settings.log_verbose, 0),
+        }
     )
     return control
 

@@ -48,6 +48,8 @@ class LogControl:
         self, buffer: LogBuffer | None = None, *, log_file: str = "", log_format: LogFormat = LogFormat.DEFAULT
     ) -> None:
         self.buffer = buffer or LogBuffer()
+        # Whether every request gets a line; here because it is looked at for every request.
+        self.verbose = False
         self._settings: dict[str, Any] = {
             "log_file": log_file,
             "log_info": True,
@@ -69,7 +71,8 @@ class LogControl:
         """
         check(changes)
         self._settings.update(changes)
-        logging.getLogger().setLevel(logging.DEBUG if self._settings["log_verbose_level"] else logging.INFO)
+        self.verbose = self._settings["log_verbose_level"] > 0
+        logging.getLogger().setLevel(logging.DEBUG if self.verbose else logging.INFO)
         return self.settings()
 
     def lets_pass(self, level: int) -> bool:
