@@ -118,6 +118,7 @@ class GrpcConnection(asyncio.BufferedProtocol):
         self._old_at = _random_age(limits.keep_alive)
         self._transport: asyncio.Transport = cast(asyncio.Transport, None)
         self._receiving = False
+        self._flush_is_due = False
         self._direct = False
         self._since = self._loop.time()
         self._write_paused_at = 0.0
@@ -269,8 +270,17 @@ class GrpcConnection(asyncio.BufferedProtocol):
 
     def flush(self) -> None:
         """Write what the state machine has put out, unless a read is being processed (it flushes at its end)."""
-        if self._receiving:
+        if self._receiving or self._flush_is_due:
             return
+        if len(self.http2.streams) > 1:
+            # other calls run: what is answered in this turn of the loop leaves with one system call
+            self._flush_is_due = True
+            self._loop.call_soon(self._write_out)
+            return
+        self._write_out()
+
+    def _write_out(self) -> None:
+        self._flush_is_due = False
         http2 = self.http2
         if http2.output:
             output, http2.output = http2.output, []
