@@ -5,6 +5,7 @@ Source: gRPC's reflection.proto, versions v1 and v1alpha, which differ in their 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 
 from google.protobuf.descriptor import FileDescriptor
@@ -101,10 +102,10 @@ def _file_of(symbol: str) -> str:
     if symbol.startswith(f"{_V1ALPHA}."):
         known = _file_of(_V1 + symbol.removeprefix(_V1ALPHA))
         return _ALPHA_FILE if known else ""
-    try:
-        return POOL.FindFileContainingSymbol(symbol).name
-    except KeyError:
-        return ""
+    for find in (POOL.FindFileContainingSymbol, lambda name: POOL.FindMethodByName(name).containing_service.file):
+        with contextlib.suppress(KeyError):
+            return str(find(symbol).name)
+    return ""
 
 
 def _is_message(name: str) -> bool:
@@ -125,7 +126,8 @@ def _as_alpha(file: FileDescriptor) -> bytes:
     proto.name, proto.package = _ALPHA_FILE, _V1ALPHA
     for message in proto.message_type:
         for item in message.field:
-            item.type_name = item.type_name.replace(f".{_V1}.", f".{_V1ALPHA}.")
+            if item.type_name:
+                item.type_name = item.type_name.replace(f".{_V1}.", f".{_V1ALPHA}.")
     for method in proto.service[0].method:
         method.input_type = method.input_type.replace(f".{_V1}.", f".{_V1ALPHA}.")
         method.output_type = method.output_type.replace(f".{_V1}.", f".{_V1ALPHA}.")
