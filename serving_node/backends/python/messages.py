@@ -89,7 +89,7 @@ def _encode_batch(
 
 def _record(handle: int, request: InferenceRequest, inputs: list[Any]) -> list[Any]:
     flags = (1 if request.sequence_start else 0) | (2 if request.sequence_end else 0)
-    return [
+    record = [
         handle,
         request.id,
         request.sequence_id,
@@ -99,6 +99,9 @@ def _record(handle: int, request: InferenceRequest, inputs: list[Any]) -> list[A
         [output.name for output in request.outputs],
         inputs,
     ]
+    if request.trace is not None:
+        record.append(request.trace.context())
+    return record
 
 
 def parameters_text(parameters: dict[str, Parameter]) -> str:

@@ -17,7 +17,7 @@ from opentelemetry.sdk.resources import SERVICE_NAME, Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON
-from opentelemetry.trace import Span, SpanKind, get_current_span, set_span_in_context
+from opentelemetry.trace import Span, SpanKind, TraceFlags, get_current_span, set_span_in_context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from serving_node.observability.tracing.options import OpenTelemetryOptions, TraceLevel
@@ -64,10 +64,15 @@ class OpenTelemetrySpans:
         """Begin a span. ``ns`` is wall-clock time."""
         return self._tracer.start_span(name, parent, kind=SpanKind.SERVER, start_time=ns)
 
-    def carrier(self, span: Span) -> str:
+    @staticmethod
+    def carrier(span: Span) -> str:
         """Return the W3C headers that make a span the parent of others, as JSON."""
-        headers: dict[str, str] = {}
-        self._propagator.inject(headers, set_span_in_context(span, Context()))
+        context = span.get_span_context()
+        # of the flags only "sampled" is known to every reader
+        flags = context.trace_flags & TraceFlags.SAMPLED
+        headers = {"traceparent": f"00-{context.trace_id:032x}-{context.span_id:016x}-{flags:02x}"}
+        if context.trace_state:
+            headers["tracestate"] = context.trace_state.to_header()
         return orjson.dumps(headers).decode()
 
     def close(self, timeout_seconds: float) -> None:

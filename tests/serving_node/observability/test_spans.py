@@ -72,11 +72,11 @@ def tracer(collector: Collector, rate: int = 1) -> Tracer:
     return open_tracer(TraceOptions(TraceMode.OPENTELEMETRY, TraceLevel.TIMESTAMPS, rate=rate, opentelemetry=telemetry))
 
 
-def run(trace: RequestTrace | None) -> str:
+def run(trace: RequestTrace | None, model: str = "m") -> str:
     """Take a trace the way of a request; return the context that its model got."""
     assert trace is not None
     trace.mark("HTTP_RECV_START", 1000)
-    trace.begin("add_sub", "2", "r1", 2000)
+    trace.begin(model, "2", "r1", 2000)
     trace.mark("QUEUE_START", 2500)
     context = trace.context()
     for activity, ns in (("COMPUTE_START", 3000), ("COMPUTE_INPUT_END", 3100), ("COMPUTE_OUTPUT_START", 3800)):
@@ -90,7 +90,7 @@ def run(trace: RequestTrace | None) -> str:
 
 async def test_spans_are_tritons(collector: Collector) -> None:
     traced = tracer(collector)
-    context = json.loads(run(traced.start("add_sub", {b"traceparent": PARENT, b"tracestate": b"a=b"})))
+    context = json.loads(run(traced.start("add_sub", {b"traceparent": PARENT, b"tracestate": b"a=b"}), "add_sub"))
     await traced.close(20)
     compute, model, root = collector.spans()
     assert [span.name for span in (root, model, compute)] == ["InferRequest", "add_sub", "compute"]
@@ -127,7 +127,7 @@ async def test_only_propagated_contexts_with_rate_zero(collector: Collector) -> 
     traced = tracer(collector, rate=0)
     assert traced.start("m", {}) is None
     assert traced.start("m", {b"traceparent": b"no such thing"}) is None
-    run(traced.start("m", {b"traceparent": PARENT}))
+    assert json.loads(run(traced.start("m", {b"traceparent": PARENT})))["traceparent"].endswith("-01")
     await traced.close(20)
     assert len(collector.spans()) == 3
 
@@ -139,8 +139,10 @@ async def test_refused_request_is_one_span(collector: Collector) -> None:
     assert trace.context() == ""
     trace.finish()
     trace.finish()
+    assert json.loads(run(traced.start("m", {})))["traceparent"].endswith("-01")
     traced.update("", changes_from_json({"trace_level": ["TENSORS"]}))
     run(traced.start("m", {}))
     await traced.close(20)
-    assert [span.name for span in collector.spans()] == ["InferRequest", "InferRequest"]
-    assert not collector.spans()[1].events
+    refused, *full, without_times = collector.spans()
+    assert [span.name for span in (refused, *full)] == ["InferRequest", "compute", "m", "InferRequest"]
+    assert (without_times.name, list(without_times.events)) == ("InferRequest", [])

@@ -251,7 +251,7 @@ class Model:
     # -- one request
 
     def _request(self, record: list[Any], payload: bytearray, block: np.ndarray | None) -> Any:
-        handle, request_id, correlation, flags, timeout, parameters, outputs, inputs = record
+        handle, request_id, correlation, flags, timeout, parameters, outputs, inputs, *trace = record
         tensors = []
         for name, datatype, shape, position, size in inputs:
             if position >= 0:
@@ -260,9 +260,12 @@ class Model:
                 data = block[-1 - position : -1 - position + size]  # type: ignore[index]
             tensors.append(pb_utils.Tensor._from_wire(name, datatype, shape, data))
         sender = pb_utils.ResponseSender(handle, outputs or self._outputs, self._decoupled)
-        return pb_utils.InferenceRequest._from_wire(
+        request = pb_utils.InferenceRequest._from_wire(
             tensors, sender, request_id, correlation, self._name, self._version, flags, timeout, parameters
         )
+        if trace:
+            request._trace = pb_utils.InferenceTrace(*trace)
+        return request
 
     def send(self, sender: Any, response: Any, flags: int) -> None:
         """Send one response of a request, or with None only its end. On any thread."""
