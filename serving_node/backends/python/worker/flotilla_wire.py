@@ -247,6 +247,9 @@ def split(datagram: memoryview) -> tuple[int, int, memoryview, int]:
     return kind, flags, datagram[8:end], (end + 15) & -16
 
 
+# plain numbers: the flags of the socket module are enumerations, whose operators take microseconds
+_CUT_OFF = int(socket.MSG_TRUNC | socket.MSG_CTRUNC)
+_CLOSE_ON_EXEC = int(socket.MSG_CMSG_CLOEXEC)
 _ONE_FD = socket.CMSG_SPACE(array.array("i").itemsize)
 
 
@@ -260,7 +263,7 @@ def send_datagram(sock: socket.socket, datagram: bytes, fd: int = -1) -> None:
 
 def receive_into(sock: socket.socket, buffer: bytearray) -> tuple[int, int]:
     """Receive a datagram; return its length, 0 at the end, and the file that came with it or -1."""
-    length, ancillary, flags, _ = sock.recvmsg_into((buffer,), _ONE_FD, socket.MSG_CMSG_CLOEXEC)
+    length, ancillary, flags, _ = sock.recvmsg_into((buffer,), _ONE_FD, _CLOSE_ON_EXEC)
     fd = -1
     for level, kind, data in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
@@ -269,7 +272,7 @@ def receive_into(sock: socket.socket, buffer: bytearray) -> tuple[int, int]:
             for extra in fds[1:]:
                 os.close(extra)
             fd = fds[0] if fds else -1
-    if flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
+    if flags & _CUT_OFF:
         if fd >= 0:
             os.close(fd)
         raise WireError("a message that is too long")
