@@ -62,7 +62,7 @@ def locate(repositories: Iterable[tuple[str, Path]], name: str) -> Found:
     """Return the folders of one name, which has been checked by ``check_model_name``."""
     paths: dict[ModelId, Path] = {}
     duplicates: set[ModelId] = set()
-    if name not in (".", "..") and "\0" not in name and "/" not in name and not name.startswith("."):
+    if name and not name.startswith(".") and "\0" not in name and "/" not in name:
         for namespace, repository in repositories:
             key = ModelId(namespace, name)
             if (repository / name).is_dir():
@@ -145,8 +145,8 @@ def write_files(name: str, files: Mapping[str, bytes]) -> Path:
         PollError: a path leaves the model folder or cannot be written. Nothing is left behind.
     """
     root = Path(tempfile.mkdtemp(prefix="flotilla-model-"))
-    base = (root / name).resolve()
     try:
+        base = (root / name).resolve()
         base.mkdir()
         for relative, content in files.items():
             target = (base / relative.lstrip("/")).resolve()

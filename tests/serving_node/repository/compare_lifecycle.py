@@ -666,13 +666,32 @@ def _namespaces(w: World) -> None:
     w.ready("same")
 
 
+def _one(roots: list[Path]) -> None:
+    add(roots[0], "m")
+
+
+def _failing(roots: list[Path]) -> None:
+    add(roots[0], "m", model=FAILING)
+    add(roots[0], "ok")
+
+
+def _unreadable(roots: list[Path]) -> None:
+    add(roots[0], "m", text="nonsense {")
+    add(roots[0], "ok")
+
+
+def _empty(roots: list[Path]) -> None:
+    (roots[0] / "m").mkdir()
+    add(roots[0], "ok")
+
+
 SCENARIOS = (
     Scenario("explicit", EXPLICIT, _three, _basics),
-    Scenario("strange names", EXPLICIT, lambda roots: _three(roots), _strange_names),
+    Scenario("strange names", EXPLICIT, _three, _strange_names),
     Scenario("versions", EXPLICIT, _versions, _version_steps),
-    Scenario("atomic", EXPLICIT, lambda roots: (add(roots[0], "m"), None)[1], _atomic),
-    Scenario("override", EXPLICIT, lambda roots: (add(roots[0], "m"), None)[1], _override),
-    Scenario("in place", EXPLICIT, lambda roots: (add(roots[0], "m"), None)[1], _in_place),
+    Scenario("atomic", EXPLICIT, _one, _atomic),
+    Scenario("override", EXPLICIT, _one, _override),
+    Scenario("in place", EXPLICIT, _one, _in_place),
     Scenario("running", EXPLICIT, _slow, _running),
     Scenario("two repositories", EXPLICIT, _two, _duplicates, repositories=2),
     Scenario("two repositories, all", ("--exit-on-error=false",), _two, _look("left", "same"), repositories=2),
@@ -686,29 +705,29 @@ SCENARIOS = (
         _look("a", "zz"),
     ),
     Scenario("load unknown", (*EXPLICIT, "--load-model=zz"), _three, _look("a"), fails=True),
-    Scenario("failing", (), lambda roots: (add(roots[0], "m", model=FAILING), None)[1], _look("m"), fails=True),
+    Scenario("failing", (), _failing, _look("m"), fails=True),
     Scenario(
         "failing, stay",
         ("--exit-on-error=false",),
-        lambda roots: (add(roots[0], "m", model=FAILING), add(roots[0], "ok"), None)[2],
+        _failing,
         _look("m", "ok"),
     ),
     Scenario(
         "failing, stay, lenient",
         ("--exit-on-error=false", "--strict-readiness=false"),
-        lambda roots: (add(roots[0], "m", model=FAILING), add(roots[0], "ok"), None)[2],
+        _failing,
         _look("m", "ok"),
     ),
     Scenario(
         "unreadable, stay",
         ("--exit-on-error=false",),
-        lambda roots: (add(roots[0], "m", text="nonsense {"), add(roots[0], "ok"), None)[2],
+        _unreadable,
         _look("m", "ok"),
     ),
     Scenario(
         "empty folder, stay",
         ("--exit-on-error=false",),
-        lambda roots: ((roots[0] / "m").mkdir(), add(roots[0], "ok"), None)[2],
+        _empty,
         _look("m", "ok"),
     ),
     Scenario("poll", ("--model-control-mode=poll", "--repository-poll-secs=1"), _three, _polling),

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from serving_node.contract.errors import ErrorCode
+from serving_node.contract.model_config import ModelConfig
 from serving_node.contract.states import ModelState
 from serving_node.core.errors import InferenceError
 from serving_node.repository.repository import ControlMode, ModelRepository
@@ -221,3 +223,186 @@ async def test_model_in_two_repositories_is_not_loaded(tmp_path: Path, loader: F
     assert await repository.start()
     assert not loader.orders
     assert repository.index()[0].reason == "model appears in two or more repositories"
+
+
+def resizable(loader: FakeLoader, resized: list[int], refuse: str = "") -> None:
+    """Let the models that were loaded change their instances."""
+    for one in loader.loaded:
+
+        async def resize(config: ModelConfig) -> None:
+            if refuse:
+                raise InferenceError(ErrorCode.INTERNAL, refuse)
+            resized.append(config.instance_group[0].count)
+
+        one.resize = resize
+
+
+async def test_other_instances_do_not_reload(make: Make, folder: Path, loader: FakeLoader) -> None:
+    path = add_model(folder, "m", ("1", "2"), "version_policy { all {} } instance_group { count: 1 }")
+    repository = make()
+    await repository.load("m", None, {})
+    served, resized = list(loader.loaded), list[int]()
+    resizable(loader, resized)
+    modify(path / "config.pbtxt", "version_policy { specific { versions: 2 } } instance_group { count: 3 }")
+    await repository.load("m", None, {})
+    assert (len(loader.orders), resized) == (2, [3])
+    assert list(repository.models()) == served[1:], "version 1 is not asked for any more"
+    resizable(loader, resized, "no memory for that")
+    modify(path / "config.pbtxt", "version_policy { all {} } instance_group { count: 9 }")
+    with pytest.raises(InferenceError) as caught:
+        await repository.load("m", None, {})
+    reason = "version 2 is at READY state: Internal: no memory for that;"
+    assert caught.value.message == f"load failed for model 'm': {reason}\n"
+    assert list(repository.models()) == served[1:]
+    modify(path / "2" / "model.onnx", "other weights")
+    await repository.load("m", None, {})
+    assert repository.resolve("m", "", request()) not in served, "other files are a reload"
+    await repository.close(5.0)
+
+
+def modify(path: Path, text: str) -> None:
+    """Write a file and let it look newer than all that were written before."""
+    modify.clock += 10**9  # type: ignore[attr-defined]
+    path.write_text(text)
+    os.utime(path, ns=(modify.clock, modify.clock))  # type: ignore[attr-defined]
+
+
+modify.clock = 4 * 10**18  # type: ignore[attr-defined]
+
+
+async def test_poll_follows_the_folders(make: Make, folder: Path, loader: FakeLoader) -> None:
+    add_model(folder, "a")
+    gone = add_model(folder, "b")
+    repository = make(ControlMode.POLL)
+    assert await repository.start() == []
+    assert await repository.poll() == []
+    assert len(loader.orders) == 2, "nothing changed"
+    add_model(folder, "c")
+    shutil.rmtree(gone)
+    modify(folder / "a" / "1" / "model.onnx", "other weights")
+    assert await repository.poll() == []
+    assert sorted(order.name for order in loader.orders[2:]) == ["a", "c"]
+    assert [row.name for row in repository.index()] == ["a", "c"]
+    with pytest.raises(InferenceError, match="'b' has no available versions"):
+        repository.resolve("b", "", request())
+    with pytest.raises(InferenceError, match="not allowed if polling is enabled"):
+        await repository.load("a", None, {})
+    with pytest.raises(InferenceError, match="not allowed if polling is enabled"):
+        await repository.unload("a", False)
+    assert repository.ready()
+    await repository.close(5.0)
+
+
+async def test_poll_keeps_what_serves_when_a_folder_breaks(make: Make, folder: Path, loader: FakeLoader) -> None:
+    path = add_model(folder, "m", config="")
+    repository = make(ControlMode.POLL)
+    await repository.start()
+    served = repository.resolve("m", "", request())
+    modify(path / "config.pbtxt", "nonsense {")
+    assert len(await repository.poll()) == 1
+    loader.failing["1"] = "no such opset"
+    modify(path / "config.pbtxt", "")
+    assert "no such opset" in (await repository.poll())[0]
+    assert repository.resolve("m", "", request()) is served
+    assert len(await repository.poll()) == 1, "it is tried again until it works"
+    loader.failing.clear()
+    assert await repository.poll() == []
+    assert repository.resolve("m", "", request()) is not served
+    folder.rename(folder.with_name("away"))
+    assert "cannot be read" in (await repository.poll())[0]
+    assert repository.resolve("m", "", request()) is not None, "a repository that cannot be read is not empty"
+    await repository.close(5.0)
+
+
+async def test_model_that_comes_twice_is_unloaded_by_a_poll(tmp_path: Path, loader: FakeLoader) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    add_model(one, "m")
+    two.mkdir()
+    repository = ModelRepository([one, two], loader, mode=ControlMode.POLL)
+    assert await repository.start() == []
+    add_model(two, "m")
+    assert "two or more repositories" in (await repository.poll())[0]
+    with pytest.raises(InferenceError, match="has no available versions"):
+        repository.resolve("m", "", request())
+    await repository.close(5.0)
+
+
+async def test_failed_load_is_tried_again_as_often_as_told(make: Make, folder: Path, loader: FakeLoader) -> None:
+    add_model(folder, "m")
+    loader.failing["1"] = "no luck"
+    with pytest.raises(InferenceError, match="no luck"):
+        await make(load_retries=2).load("m", None, {})
+    assert len(loader.orders) == 3
+
+
+async def test_names_in_several_repositories(tmp_path: Path, loader: FakeLoader) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    add_model(one, "same")
+    add_model(two, "same")
+    add_model(two, "single")
+    options = {"mode": ControlMode.EXPLICIT, "namespacing": True, "load_at_start": ("*",)}
+    repository = ModelRepository([one, two], loader, **options)  # type: ignore[arg-type]
+    assert await repository.start() == []
+    assert [(row.name, row.state) for row in repository.index()] == [
+        ("same", ModelState.READY),
+        ("same", ModelState.READY),
+        ("single", ModelState.READY),
+    ]
+    assert repository.resolve("single", "", request()).name == "single"
+    for name, code, text in (
+        ("same", ErrorCode.INVALID_ARG, "There are 2 identifiers of model 'same' in global map, model namespace must"),
+        ("unknown", ErrorCode.INVALID_ARG, "Request for unknown model: 'unknown' is not found"),
+    ):
+        with pytest.raises(InferenceError, match=text) as caught:
+            repository.resolve(name, "", request())
+        assert caught.value.code is code
+    await repository.unload("same", False)
+    with pytest.raises(InferenceError, match="Identifier of model 'same' is not found in global map") as caught:
+        repository.resolve("same", "", request())
+    assert caught.value.code is ErrorCode.NOT_FOUND
+    shutil.rmtree(two / "same")
+    await repository.load("same", None, {})
+    assert repository.resolve("same", "", request()).name == "same"
+    await repository.close(5.0)
+
+
+async def test_changes_of_one_name_wait_for_each_other(make: Make, folder: Path, loader: FakeLoader) -> None:
+    add_model(folder, "m")
+    loader.gate = asyncio.Event()
+    repository = make()
+    loading = asyncio.ensure_future(repository.load("m", None, {}))
+    async with asyncio.timeout(5):
+        while not loader.orders:
+            await asyncio.sleep(0)
+    assert [row.state for row in repository.index()] == [ModelState.LOADING]
+    unloading = asyncio.ensure_future(repository.unload("m", False))
+    again = asyncio.ensure_future(repository.load("m", None, {}))
+    loader.gate.set()
+    await asyncio.gather(loading, unloading, again)
+    assert len(loader.orders) == 2, "loaded, unloaded, loaded"
+    assert repository.resolve("m", "", request()) is loader.loaded[1]
+    await repository.close(5.0)
+
+
+async def test_temporary_files_go_with_what_was_built_from_them(make: Make, folder: Path, loader: FakeLoader) -> None:
+    add_model(folder, "m")
+    repository = make()
+    await repository.load("m", '{"backend": "identity"}', {"1/model.onnx": b"one"})
+    first = loader.orders[0].directory
+    loader.failing["2"] = "broken"
+    with pytest.raises(InferenceError, match="broken"):
+        await repository.load("m", '{"backend": "identity"}', {"2/model.onnx": b"two"})
+    await settled(repository)
+    assert first.exists()
+    assert not loader.orders[1].directory.exists(), "a failed load leaves nothing behind"
+    await repository.load("m", None, {})
+    assert loader.orders[2].directory == folder / "m" / "1", "uploads do not stick"
+    await settled(repository)
+    assert not first.exists()
+    await repository.close(5.0)
+
+
+async def settled(repository: ModelRepository) -> None:
+    async with asyncio.timeout(5):
+        while repository._retiring:
+            await asyncio.sleep(0)
