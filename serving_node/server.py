@@ -265,7 +265,6 @@ class Server:
             ping_seconds=settings.grpc_keepalive_time / 1000,
             timeout_seconds=settings.grpc_keepalive_timeout / 1000,
             permit_without_calls=settings.grpc_keepalive_permit_without_calls,
-            max_pings_without_data=settings.grpc_http2_max_pings_without_data,
             min_ping_interval_seconds=settings.grpc_http2_min_recv_ping_interval_without_data / 1000,
             max_strikes=settings.grpc_http2_max_ping_strikes,
             max_age_seconds=settings.grpc_max_connection_age / 1000,

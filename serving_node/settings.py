@@ -87,7 +87,6 @@ class NodeSettings:
     grpc_keepalive_time: int = 7_200_000
     grpc_keepalive_timeout: int = 20_000
     grpc_keepalive_permit_without_calls: bool = False
-    grpc_http2_max_pings_without_data: int = 2
     grpc_http2_min_recv_ping_interval_without_data: int = 300_000
     grpc_http2_max_ping_strikes: int = 2
     grpc_max_connection_age: int = 0
@@ -222,7 +221,6 @@ class NodeSettings:
             ("max-connections", self.grpc_max_connections, 1),
             ("keepalive-time", self.grpc_keepalive_time, 1),
             ("keepalive-timeout", self.grpc_keepalive_timeout, 1),
-            ("http2-max-pings-without-data", self.grpc_http2_max_pings_without_data, 0),
             ("http2-min-recv-ping-interval-without-data", self.grpc_http2_min_recv_ping_interval_without_data, 0),
             ("http2-max-ping-strikes", self.grpc_http2_max_ping_strikes, 0),
             ("max-connection-age", self.grpc_max_connection_age, 0),

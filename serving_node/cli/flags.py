@@ -181,12 +181,7 @@ GROUPS: tuple[tuple[str, tuple[Flag, ...]], ...] = (
                 boolean,
                 "ping, and be pinged, without calls too",
             ),
-            Flag(
-                "grpc-http2-max-pings-without-data",
-                "grpc_http2_max_pings_without_data",
-                integer,
-                "pings in a row without data between, 0 for any number",
-            ),
+            _idle("grpc-http2-max-pings-without-data", integer, "keep-alive pings, the only ones sent, do not count"),
             Flag(
                 "grpc-http2-min-recv-ping-interval-without-data",
                 "grpc_http2_min_recv_ping_interval_without_data",

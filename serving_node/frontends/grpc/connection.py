@@ -113,7 +113,7 @@ class GrpcConnection(asyncio.BufferedProtocol):
         self._restricted = restricted or None
         self._loop = asyncio.get_running_loop()
         self._keep_alive = KeepAlive(limits.keep_alive, self._loop.time())
-        self._has_heard = False
+        self._heard_at = 0.0
         self._retired_at = 0.0
         self._old_at = _random_age(limits.keep_alive)
         self._transport: asyncio.Transport = cast(asyncio.Transport, None)
@@ -148,7 +148,8 @@ class GrpcConnection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Called by the event loop."""
         http2 = self.http2
-        self._receiving = self._has_heard = True
+        self._receiving = True
+        self._heard_at = self._loop.time()
         try:
             if self._direct:
                 http2.received(nbytes)
@@ -223,9 +224,9 @@ class GrpcConnection(asyncio.BufferedProtocol):
     def _keep_up(self, now: float) -> bool:
         """Do what keep-alive and age ask for. Return False when the connection has ended."""
         http2, policy = self.http2, self._limits.keep_alive
-        if self._has_heard:
-            self._has_heard = False
-            self._keep_alive.heard(now)
+        if self._heard_at:
+            self._keep_alive.heard(self._heard_at)
+            self._heard_at = 0.0
         if http2.has_sent:
             http2.has_sent = False
             self._keep_alive.sent_data()
@@ -242,7 +243,7 @@ class GrpcConnection(asyncio.BufferedProtocol):
             if age >= _RETIRE_SECONDS:
                 http2.shut_down()
             if self._old_at and 0 < policy.max_age_grace_seconds <= age:
-                self.abort()
+                self._end_calls("the connection has reached its maximum age")
                 return False
         return True
 
@@ -261,6 +262,15 @@ class GrpcConnection(asyncio.BufferedProtocol):
         """Send the client elsewhere; close when the running calls are done."""
         self._retire(b"Server shutdown")
         self.flush()
+
+    def _end_calls(self, reason: str) -> None:
+        """Fail what runs and close."""
+        for stream in tuple(self.http2.streams.values()):
+            if isinstance(stream.sink, GrpcCall):
+                stream.sink.fail(GrpcStatus.UNAVAILABLE, reason)
+        self.http2.shut_down()
+        self.flush()
+        self._transport.close()
 
     def abort(self) -> None:
         """Close at once."""

@@ -16,14 +16,13 @@ _IDLE_PING_SECONDS = 7200.0
 class KeepAlivePolicy:
     """What the node does to keep connections alive, and what it bears from clients. Units: seconds.
 
-    ``max_pings_without_data`` 0 and ``max_strikes`` 0 mean no limit, ``max_age_seconds`` 0 and
-    ``max_age_grace_seconds`` 0 mean for ever. The defaults are Triton's.
+    ``max_strikes`` 0 means no limit, ``max_age_seconds`` 0 and ``max_age_grace_seconds`` 0 mean for ever. The defaults
+    are Triton's.
     """
 
     ping_seconds: float = 7200.0
     timeout_seconds: float = 20.0
     permit_without_calls: bool = False
-    max_pings_without_data: int = 2
     min_ping_interval_seconds: float = 300.0
     max_strikes: int = 2
     max_age_seconds: float = 0.0
@@ -41,13 +40,12 @@ class KeepAliveStep(Enum):
 class KeepAlive:
     """The keep-alive state of one connection. ``now`` is in seconds of any steady clock."""
 
-    __slots__ = ("_heard_at", "_last_ping_from_client", "_ping_sent_at", "_pings_left", "_policy", "_strikes")
+    __slots__ = ("_heard_at", "_last_ping_from_client", "_ping_sent_at", "_policy", "_strikes")
 
     def __init__(self, policy: KeepAlivePolicy, now: float) -> None:
         self._policy = policy
         self._heard_at = now
         self._ping_sent_at: float | None = None
-        self._pings_left = policy.max_pings_without_data
         self._last_ping_from_client: float | None = None
         self._strikes = 0
 
@@ -57,8 +55,7 @@ class KeepAlive:
         self._ping_sent_at = None
 
     def sent_data(self) -> None:
-        """Note that headers or data went to the client: what counts pings begins anew."""
-        self._pings_left = self._policy.max_pings_without_data
+        """Note that headers or data went to the client: the count of its pings begins anew."""
         self._last_ping_from_client = None
         self._strikes = 0
 
@@ -70,10 +67,6 @@ class KeepAlive:
             return KeepAliveStep.CLOSE if late else KeepAliveStep.NOTHING
         if now - self._heard_at < policy.ping_seconds or not (has_calls or policy.permit_without_calls):
             return KeepAliveStep.NOTHING
-        if policy.max_pings_without_data:
-            if self._pings_left <= 0:
-                return KeepAliveStep.NOTHING
-            self._pings_left -= 1
         self._ping_sent_at = now
         return KeepAliveStep.PING
 

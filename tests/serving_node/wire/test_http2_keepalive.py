@@ -31,24 +31,6 @@ def test_without_calls_only_with_permission(permitted: bool, step: KeepAliveStep
     assert alive.due(60.0, has_calls=False) is step
 
 
-def test_pings_without_data_between_are_counted() -> None:
-    alive = KeepAlive(KeepAlivePolicy(ping_seconds=10, timeout_seconds=5, max_pings_without_data=2), 0.0)
-    sent = []
-    for now in (10.0, 20.0, 30.0):
-        sent.append(alive.due(now, has_calls=True))
-        alive.heard(now)
-    assert sent == [PING, PING, NOTHING]
-    alive.sent_data()
-    assert alive.due(40.0, has_calls=True) is PING
-
-
-def test_zero_means_any_number_of_pings() -> None:
-    alive = KeepAlive(KeepAlivePolicy(ping_seconds=10, max_pings_without_data=0), 0.0)
-    for now in range(10, 100, 10):
-        assert alive.due(float(now), has_calls=True) is PING
-        alive.heard(float(now))
-
-
 def test_strikes_for_pings_that_come_too_often() -> None:
     alive = KeepAlive(KeepAlivePolicy(min_ping_interval_seconds=10, max_strikes=2), 0.0)
     pings = [alive.is_abusive(now, has_calls=True) for now in (0.0, 10.0, 11.0, 30.0, 31.0, 32.0)]
