@@ -12,7 +12,8 @@ from pathlib import Path
 from serving_node.cli.flags import ALIASES, GROUPS, Flag
 from serving_node.observability.families import Family
 from serving_node.observability.host import GpuReading, HostProbe, gpu_families
-from serving_node.observability.metrics import ModelSeries, model_families
+from serving_node.observability.metrics import FIRST_RESPONSE, ModelSeries, model_families
+from serving_node.observability.metrics_config import MetricsConfig
 from serving_node.observability.statistics import ModelStatistics
 from serving_node.settings import NodeSettings
 
@@ -52,12 +53,28 @@ shows them for another 30 s, so that the control plane reads the last counts.
 |---|---|---|---|
 {rows}
 
+The same calls to a real Triton make the same series with the same numbers but for times.
+
+| With `--metrics-config` | |
+|---|---|
+| `counter_latencies=false` | leaves out the counters that end in `_duration_us` |
+| `histogram_latencies=true` | adds `{first_response}` for decoupled models, with buckets of their `model_metrics` |
+| `summary_latencies=true` | adds the summaries (`_summary_us`) |
+| `summary_quantiles=0.5:0.05,...` | quantiles of the summaries, each with an error that Triton allows for its rank |
+
 - Names that end in `_us` count microseconds.
+- Labels besides those of the table: each of the config's `metric_tags` after an underscore (`_team`), `namespace` with
+  `--model-namespacing`, `gpu_uuid` for a model whose instances are all on one GPU.
+- Quantiles of summaries are of the last minute and off by 1 % of their value at most, whatever error is asked for; they
+  are `NaN` when nothing came in that minute. Summaries of several nodes cannot be added up: use the histograms.
 - `reason` is {reasons}. All four series exist from the start.
 - Histograms: classic buckets in the text format; a scraper that accepts
   `application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited` gets native ones too.
 - GPU series exist when NVIDIA's driver shows a GPU, and only those that the device reports.
-- CPU and GPU are looked at no more often than `--metrics-interval-ms`.
+- CPU, GPU and process are looked at no more often than `--metrics-interval-ms`. `--allow-cpu-metrics=false` and
+  `--allow-gpu-metrics=false` leave theirs out. There is no pool of pinned memory: its size is what the flag says.
+- `process_*` are of the node's own process, not of the workers of Python models.
+- Other paths on the port answer 200 and nothing, other methods 405, as Triton does.
 """
 
 
@@ -73,11 +90,13 @@ def command_line_page() -> str:
 def metrics_page() -> str:
     """Return the page about metrics."""
     reading = GpuReading("", "", 0.0, 0, 0, 0.0, 0.0, 0.0)
-    statistics = ModelStatistics()
-    models = model_families([ModelSeries("m", "1", statistics, 0, 0.0)])
+    statistics = ModelStatistics(summaries=True, first_response_bounds=(1.0,))
+    everything = MetricsConfig(histogram_latencies=True, summary_latencies=True)
+    models = model_families([ModelSeries("m", "1", statistics, 0, 0.0)], everything)
     families = [*models, *HostProbe(gpu=False).families(), *gpu_families([reading])]
     reasons = ", ".join(f"`{reason.value}`" for reason in statistics.failures)
-    return _METRICS.format(rows="\n".join(map(_metric_row, families)), reasons=reasons)
+    rows = "\n".join(map(_metric_row, families))
+    return _METRICS.format(rows=rows, reasons=reasons, first_response=FIRST_RESPONSE)
 
 
 def outdated() -> list[str]:
