@@ -19,7 +19,8 @@ from serving_node.core.errors import InferenceError
 from serving_node.dataplane import DataPlane
 from serving_node.frontends.codec_pool import CodecPool
 from serving_node.frontends.header_forwarding import HeaderForwarding
-from serving_node.frontends.http.answers import JSON_HEADERS, respond_error, respond_failure
+from serving_node.frontends.http import openapi
+from serving_node.frontends.http.answers import JSON_HEADERS, respond_error, respond_failure, respond_json
 from serving_node.frontends.http.generate import GenerateHandler
 from serving_node.frontends.http.infer import InferHandler
 from serving_node.frontends.http.management import ManagementHandlers
@@ -65,6 +66,9 @@ class HttpFrontend:
         self.routes.add("/v2/models/{m}{v}/generate_stream", ApiCategory.INFERENCE, POST=generate.serve_stream)
         SharedMemoryHandlers(memory or SharedMemory.disabled()).add_routes(self.routes)
         ManagementHandlers(dataplane, used_pool).add_routes(self.routes)
+        self.routes.add("/openapi.json", ApiCategory.METADATA, GET=self._openapi)
+        self._server_metadata = dataplane.server_metadata
+        self._tls = False
         connection = replace(
             chosen.connection,
             max_body_bytes=2 * chosen.max_input_bytes,
@@ -81,6 +85,7 @@ class HttpFrontend:
         Raises:
             OSError: the address cannot be bound.
         """
+        self._tls = tls is not None
         return await self._listener.start(host, port, tls=tls, reuse_port=reuse_port)
 
     async def stop(self, grace_seconds: float) -> None:
@@ -108,6 +113,12 @@ class HttpFrontend:
             handler(exchange, match.name, match.version)
         except InferenceError as error:
             respond_failure(exchange, error)
+
+    def _openapi(self, exchange: HttpExchange, name: str, version: str) -> None:
+        about = self._server_metadata()
+        respond_json(
+            exchange, openapi.build(self.routes, version=about.version, restricted=self._restricted, tls=self._tls)
+        )
 
 
 def _refuse_oversize(size: int, limit: int) -> tuple[int, Headers, bytes]:
