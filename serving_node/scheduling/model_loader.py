@@ -13,6 +13,7 @@ import structlog
 
 from serving_node.contract.errors import ContractError, ErrorCode
 from serving_node.contract.model_config import check_signature, complete, normalise, validate
+from serving_node.contract.model_config.autocomplete_python import complete_from_model
 from serving_node.contract.proto.model_config_pb2 import ModelConfig
 from serving_node.core.backend import (
     Backend,
@@ -22,6 +23,7 @@ from serving_node.core.backend import (
     Device,
     LoopInstance,
     ModelSource,
+    SelfDescribing,
 )
 from serving_node.core.errors import InferenceError
 from serving_node.observability.statistics import ModelStatistics
@@ -213,7 +215,7 @@ class _Loader:
         instances: list[tuple[str, BackendInstance | LoopInstance]] = []
         try:
             signature = model.signature()
-            config = self._completed(signature)
+            config = self._completed(model, signature, draft)
             rules = IoRules(config)
             for label, device in devices_of(config):
                 instances.append((label, reshaping(model.create_instance(device, config, label), rules)))
@@ -227,7 +229,9 @@ class _Loader:
     def warm(self, opened: _Opened) -> None:
         """Warm up every instance."""
         for _, instance in opened.instances:
-            warm_up(instance, opened.rules, opened.config, self.folder)
+            # models of one's own may do anything with a request that nobody sent
+            zeros = not isinstance(opened.model, SelfDescribing)
+            warm_up(instance, opened.rules, opened.config, self.folder, zeros=zeros)
 
     def _open_model(self, backend: Backend, draft: ModelConfig, devices: list[tuple[str, Device]]) -> BackendModel:
         source = ModelSource(
@@ -243,11 +247,15 @@ class _Loader:
             reason = error.strerror or type(error).__name__
             raise InferenceError(ErrorCode.INVALID_ARG, f"cannot read the files of the model: {reason}") from error
 
-    def _completed(self, signature: ModelSignature | None) -> ModelConfig:
+    def _completed(self, model: BackendModel, signature: ModelSignature | None, draft: ModelConfig) -> ModelConfig:
         try:
             config = self._config
             if signature is not None and self._auto_complete:
                 config = complete(config, signature)
+            if self._auto_complete and isinstance(model, SelfDescribing):
+                described = model.describe(draft)
+                if described is not None:
+                    config = complete_from_model(config, described, self.name)
             config = normalise(config, gpu_count=self.gpu_count)
             validate(config, model_name=self.name)
             mismatches = check_signature(config, signature) if signature is not None else []

@@ -14,7 +14,7 @@ import structlog
 
 from serving_node.contract.datatypes import wire_name
 from serving_node.contract.errors import ErrorCode
-from serving_node.core.backend import BackendInstance
+from serving_node.core.backend import BackendInstance, LoopInstance
 from serving_node.core.errors import InferenceError
 from serving_node.core.request import InferenceRequest, InferenceResponse
 from serving_node.core.tensor import NUMPY_DTYPES, Tensor, encode_bytes_elements
@@ -28,8 +28,15 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 
-def warm_up(instance: BackendInstance, rules: IoRules, config: ModelConfig, model_directory: Path) -> None:
-    """Run the config's warm-up samples, then one request of zeros. Blocks.
+def warm_up(
+    instance: BackendInstance | LoopInstance,
+    rules: IoRules,
+    config: ModelConfig,
+    model_directory: Path,
+    *,
+    zeros: bool = True,
+) -> None:
+    """Run the config's warm-up samples, then with ``zeros`` one request of zeros. Blocks.
 
     Raises:
         InferenceError: a sample of the config failed. The request of zeros may fail: not every model accepts zeros.
@@ -44,13 +51,15 @@ def warm_up(instance: BackendInstance, rules: IoRules, config: ModelConfig, mode
         except InferenceError as error:
             sentence = f"failed to run warmup sample '{sample.name}': {error.message}"
             raise InferenceError(ErrorCode.INVALID_ARG, sentence) from error
+    if not zeros:
+        return
     try:
         _run(instance, [_zero_request(rules)])
     except InferenceError as error:
         log.info("model.zeros_refused", model=rules.model, reason=error.message)
 
 
-def _run(instance: BackendInstance, requests: list[InferenceRequest]) -> None:
+def _run(instance: BackendInstance | LoopInstance, requests: list[InferenceRequest]) -> None:
     rows = sum(request.batch_size for request in requests)
     execution = execute(instance, Batch(requests, rows))
     for result in execution.results:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
+_PLAIN_CLASS = re.compile(rb"^class TritonPythonModel\s*(\(\s*(object)?\s*\))?\s*:", re.MULTILINE)
+
 
 class PythonModel:
     """One version of a Python model; its instances are made from it."""
@@ -51,6 +54,8 @@ class PythonModel:
         Raises:
             InferenceError: INTERNAL, the code failed; the text is Python's.
         """
+        if not self._may_complete():
+            return None
         name = self._source.name
         link = self._link(name)
         try:
@@ -97,6 +102,12 @@ class PythonModel:
     def close(self) -> None:
         """Nothing is shared between instances but the interpreter's folder."""
         self._interpreter.close()
+
+    def _may_complete(self) -> bool:
+        """Return False when the file plainly has no such code: starting a worker and its imports take time."""
+        place = self._place()
+        text = (Path(place["directory"]) / place["file"]).read_bytes()
+        return b"auto_complete_config" in text or not _PLAIN_CLASS.search(text)
 
     def _place(self) -> dict[str, Any]:
         directory = self._source.directory

@@ -97,6 +97,7 @@ class PythonInstance:
             raise self._unhealthy() from error
         finally:
             exchange.events = self._events
+            exchange.abandon(self._unhealthy())  # nothing is left but after a failure, and nobody listens
         for position, request in enumerate(execution.requests):
             if execution.results[position] is None:
                 execution.results[position] = errors.get(id(request), [])
@@ -295,11 +296,7 @@ class PythonInstance:
             self._events.changed()
 
     def _unhealthy(self) -> InferenceError:
-        return InferenceError(
-            ErrorCode.INTERNAL,
-            f"Failed to process the request(s) for model instance '{self.name}', message:"
-            f" Stub process '{self.name}' is not healthy.",
-        )
+        return InferenceError(ErrorCode.INTERNAL, f"Stub process '{self.name}' is not healthy.")
 
     # -- readiness
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib
 import json
 import os
 import sys
@@ -38,10 +37,10 @@ def import_model(order: dict[str, Any]) -> Any:
     """
     directory = order["directory"]
     sys.path += [directory, os.path.dirname(directory), _HERE]
-    importlib.invalidate_caches()
-    name = order["file"].removesuffix(".py")
-    module = importlib.import_module(f"{os.path.basename(directory)}.{name}")
-    return module.TritonPythonModel
+    name = f"{os.path.basename(directory)}.{order['file'].removesuffix('.py')}"
+    # not importlib.import_module, whose own frames would show in what clients read
+    __import__(name)
+    return sys.modules[name].TritonPythonModel
 
 
 def completed_config(order: dict[str, Any]) -> str | None:
@@ -98,7 +97,7 @@ def failure_text(error: BaseException) -> str:
         frames.append((frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name))
         frame = frame.f_back
     lines = [f"  {file}({line}): {name}\n" for file, line, name in frames if os.path.dirname(file) != _HERE]
-    return f"{text}\n\nAt:\n{''.join(lines)}"
+    return f"{text}\n\nAt:\n{''.join(lines)}" if lines else text
 
 
 class Runtime:
