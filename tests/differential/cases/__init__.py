@@ -1,0 +1,38 @@
+"""All cases, by the file that their recorded answers are in."""
+
+from __future__ import annotations
+
+from tests.differential.cases import (
+    backend,
+    bad_requests,
+    infer,
+    metadata,
+    observing,
+    other_servers,
+    repository_life,
+    scheduling,
+    shared_memory,
+    transport,
+)
+from tests.differential.steps import Case
+
+GROUPS: dict[str, tuple[Case, ...]] = {
+    "infer": infer.CASES,
+    "bad_requests": bad_requests.CASES,
+    "http": transport.CASES_HTTP,
+    "grpc": transport.CASES_GRPC,
+    "seen": transport.CASES_SEEN,
+    "backend": backend.CASES,
+    "streams": backend.CASES_STREAMS,
+    "generate": backend.CASES_GENERATE,
+    "metadata": metadata.CASES,
+    "repository": repository_life.CASES,
+    "refused": repository_life.CASES_REFUSED,
+    "statistics": observing.CASES_STATISTICS,
+    "settings": observing.CASES_SETTINGS,
+    "shared_memory": shared_memory.CASES,
+    "queues": scheduling.CASES_QUEUES,
+    "later": scheduling.CASES_LATER,
+    "other_servers": other_servers.CASES,
+}
+ALL = tuple(case for cases in GROUPS.values() for case in cases)
