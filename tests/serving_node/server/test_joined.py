@@ -86,9 +86,10 @@ def test_node_joins_serves_and_is_read_only_for_others(launch: Launch, plane: Co
     assert infer(node, "1") == 2.0, "a request with a version goes there"
 
     client = triton_http.InferenceServerClient(f"127.0.0.1:{node.http}")
-    with pytest.raises(InferenceServerException) as caught:
-        client.unload_model("m")
-    assert caught.value.status() == "503"
+    for change in (lambda: client.unload_model("m"), lambda: client.register_system_shared_memory("r", "/k", 4)):
+        with pytest.raises(InferenceServerException, match="managed by a control plane") as caught:
+            change()
+        assert caught.value.status() == "503"
     client.close()
     assert joined["admin_secret"] not in node.said()
     assert node.end() == 0
