@@ -151,7 +151,8 @@ class DataPlane:
         return not self._stopping and self._repository.ready()
 
     def model_ready(self, name: str, version: str) -> bool:
-        """Return whether requests for the model would be taken; unknown models are not ready.
+        """Return whether requests for the model would be answered; not those of unknown models, nor while the process
+        of an instance is being replaced.
 
         Raises:
             InferenceError: INVALID_ARG, the version is not a number.
@@ -159,10 +160,9 @@ class DataPlane:
         if version:
             parse_version(version)
         try:
-            self._repository.resolve(name, version, None)
+            return self._repository.resolve(name, version, None).ready()
         except InferenceError:
             return False
-        return True
 
     def server_metadata(self) -> ServerMetadata:
         """Return name, version and extensions."""
