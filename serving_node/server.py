@@ -8,6 +8,7 @@ import errno
 import fcntl
 import logging
 import os
+import resource
 import signal
 import socket
 import ssl
@@ -37,27 +38,21 @@ from serving_node.frontends.restricted_access import RestrictedAccess
 from serving_node.frontends.shared_memory import SharedMemory
 from serving_node.observability.host import GpuProbe, HostProbe
 from serving_node.observability.logging import LogControl, LogFormat, configure_logging
-from serving_node.observability.metrics import statistics_for
-from serving_node.observability.metrics_config import MetricsConfig
 from serving_node.observability.tracing.tracer import Tracer, TracingUnavailable, open_tracer
 from serving_node.repository.blob_store import BlobStore
-from serving_node.repository.cloud_credentials import CredentialError, find_credentials
 from serving_node.repository.convergence import Limits
 from serving_node.repository.desired_state import DesiredState
 from serving_node.repository.fetcher import BlobFetcher
-from serving_node.repository.inventory import take_inventory, usable_gpus
-from serving_node.repository.loading import LoadOrder
+from serving_node.repository.inventory import take_inventory
+from serving_node.repository.local import PollError
 from serving_node.repository.membership import Membership, MembershipError
+from serving_node.repository.node_loader import NodeLoader
+from serving_node.repository.opening import open_source
 from serving_node.repository.polled import PollRules
 from serving_node.repository.polling import keep_polling
-from serving_node.repository.remote import RemoteSource, StoreError
-from serving_node.repository.remote_location import RemoteLocation
 from serving_node.repository.repository import ControlMode, ModelRepository
-from serving_node.repository.sources import LocalSource, Source
 from serving_node.repository.unit_steps import UnitSteps
 from serving_node.scheduling.draining import wait_for_inflight
-from serving_node.scheduling.model_loader import load_served_model
-from serving_node.scheduling.served_model import ServedModel
 from serving_node.settings import NodeSettings, cloud_environment
 from serving_node.wire.http1 import Http1Limits
 from serving_node.wire.http2 import KeepAlivePolicy
@@ -134,7 +129,7 @@ class Server:
         settings = self._settings
         _check_ports_free(settings)
         tracer = _tracer(settings)
-        loader = await self._loader()
+        loader = self._loader()
         joined = await self._prepare_joined(loader) if settings.joined else None
         local = None if joined else await self._local_repository(loader)
         repository: DesiredState | ModelRepository | None = joined.desired if joined else local
@@ -173,22 +168,27 @@ class Server:
 
     # -- building
 
-    async def _loader(self) -> _Loader:
+    def _loader(self) -> NodeLoader:
         options: dict[str, dict[str, str]] = {}
         for backend, key, value in self._settings.backend_config:
             options.setdefault(backend, {})[key] = value
-        gpu_count = await asyncio.to_thread(GpuProbe().count)
-        return _Loader(
+        return NodeLoader(
             Backends(options),
-            gpu_count,
+            GpuProbe(),
             self._settings.metrics_config(),
             auto_complete=not self._settings.disable_auto_complete_config,
+            gpu_limits=dict(self._settings.model_load_gpu_limit),
         )
 
-    async def _local_repository(self, loader: _Loader) -> ModelRepository:
+    async def _local_repository(self, loader: NodeLoader) -> ModelRepository:
         settings = self._settings
+        secrets = cloud_environment()
+        try:
+            sources = [await asyncio.to_thread(open_source, one, secrets) for one in settings.model_repositories]
+        except PollError as error:
+            raise StartError(str(error)) from error
         return ModelRepository(
-            [await asyncio.to_thread(_source, repository) for repository in settings.model_repositories],
+            sources,
             loader,
             mode=settings.model_control_mode,
             load_at_start=settings.load_models,
@@ -199,7 +199,7 @@ class Server:
             rules=PollRules(settings.model_config_name, not settings.disable_auto_complete_config),
         )
 
-    async def _prepare_joined(self, loader: _Loader) -> _Joined:
+    async def _prepare_joined(self, loader: NodeLoader) -> _Joined:
         settings = self._settings
         state_dir = settings.state_dir
         assert state_dir is not None
@@ -387,49 +387,12 @@ class Server:
         return is_clean
 
 
-def _source(repository: Path | RemoteLocation) -> Source:
-    if isinstance(repository, Path):
-        return LocalSource(repository)
-    # Imported late: nobody else needs a client for object stores.
-    from serving_node.repository.cloud_store import open_store
-
-    try:
-        store = open_store(repository, find_credentials(repository, cloud_environment()))
-    except (CredentialError, StoreError) as error:
-        raise StartError(f"the model repository {repository} cannot be opened: {error}") from error
-    return RemoteSource(repository.text, store)
-
-
-class _Loader:
-    """Loads versions with the node's backends. See ``repository.loading.Loader``."""
-
-    def __init__(self, backends: Backends, gpu_count: int, metrics: MetricsConfig, *, auto_complete: bool) -> None:
-        self._backends = backends
-        self._gpu_count = gpu_count
-        self._metrics = metrics
-        self._auto_complete = auto_complete
-
-    async def __call__(self, order: LoadOrder) -> ServedModel:
-        return await load_served_model(
-            name=order.name,
-            version=order.version,
-            version_dir=order.directory,
-            config=order.config,
-            backends=self._backends,
-            gpu_count=usable_gpus(order.config.backend, self._gpu_count),
-            unit=order.unit,
-            auto_complete=self._auto_complete,
-            on_warming=order.on_warming,
-            statistics=order.statistics,
-            new_statistics=lambda config: statistics_for(config, self._metrics),
-        )
-
-
 def run(settings: NodeSettings, notes: Sequence[str] = ()) -> int:
     """Run a node until a signal. Returns the exit status; says on standard error why a start failed.
 
     When threads still work after the exit timeout (an engine that loads, a download), the process ends here.
     """
+    _raise_file_limit()
     try:
         with _locked(settings.state_dir), contextlib.ExitStack() as stack:
             logs = _configure_logs(settings, stack)
@@ -445,6 +408,13 @@ def run(settings: NodeSettings, notes: Sequence[str] = ()) -> int:
     except StartError as error:
         sys.stderr.write(f"error: {error}\n")
         return 1
+
+
+def _raise_file_limit() -> None:
+    """Allow as many open files, and so connections, as the system lets this process have."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, hard), hard))
 
 
 async def _serve(settings: NodeSettings, logs: LogControl) -> Outcome:
