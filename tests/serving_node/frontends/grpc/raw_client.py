@@ -36,9 +36,7 @@ class RawClient:
     def __enter__(self) -> RawClient:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.socket.close()
 
     def headers(self, path: str = "/inference.GRPCInferenceService/ModelInfer", **extra: str) -> bytes:
