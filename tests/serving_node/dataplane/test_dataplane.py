@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import logging
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from serving_node.backends.loader import Backends
 from serving_node.contract.errors import ErrorCode
@@ -15,6 +17,9 @@ from serving_node.core.metadata import IndexEntry
 from serving_node.core.request import InferenceRequest, InferenceResponse
 from serving_node.core.tensor import Tensor
 from serving_node.dataplane import EXTENSIONS, DataPlane
+from serving_node.observability.tracing.options import TraceOptions
+from serving_node.observability.tracing.settings import changes_from_json
+from serving_node.observability.tracing.tracer import Tracer
 from serving_node.scheduling.model_loader import load_served_model
 from serving_node.scheduling.served_model import ServedModel
 
@@ -204,3 +209,104 @@ async def test_log_settings_change_together_or_not_at_all(repository: OneModel) 
     with pytest.raises(InferenceError, match="can not be updated through network protocol") as caught:
         dataplane.update_log_settings({"log_file": "/etc/passwd"})
     assert caught.value.code is ErrorCode.UNSUPPORTED
+
+
+class Notes:
+    """A trace that remembers."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def begin(self, model: str, version: str, request_id: str, ns: int) -> None:
+        self.seen.append(f"begin {model} {version} {request_id}")
+
+    def mark(self, activity: str, ns: int) -> None:
+        self.seen.append(activity)
+
+    def tensors(self, activity: str, tensors: Sequence[Tensor]) -> None:
+        self.seen.append(f"{activity} {[tensor.name for tensor in tensors]}")
+
+    def context(self) -> str:
+        return ""
+
+    def end(self, ns: int) -> None:
+        self.seen.append("end")
+
+    def finish(self) -> None:
+        self.seen.append("finish")
+
+
+async def test_traced_request_is_noted_from_begin_to_end(repository: OneModel) -> None:
+    dataplane = DataPlane(repository)
+    notes, done = Notes(), asyncio.Event()
+    traced = request(lambda response: done.set())
+    traced.trace = notes
+    dataplane.infer(traced)
+    await asyncio.wait_for(done.wait(), 10)
+    assert notes.seen == [
+        "begin echo 3 r",
+        "QUEUE_START",
+        "TENSOR_QUEUE_INPUT ['IN']",
+        "TENSOR_BACKEND_OUTPUT ['OUT']",
+        "COMPUTE_START",
+        "COMPUTE_INPUT_END",
+        "COMPUTE_OUTPUT_START",
+        "COMPUTE_END",
+        "end",
+    ]
+
+
+async def test_trace_ends_with_a_request_that_the_scheduler_does_not_take(repository: OneModel) -> None:
+    notes = Notes()
+    for model in repository.served:
+        await model.close()
+    refused = request(lambda response: None)
+    refused.trace = notes
+    with pytest.raises(InferenceError):
+        DataPlane(repository).infer(refused)
+    assert notes.seen == ["begin echo 3 r", "end"]
+
+
+async def test_trace_settings_of_known_models(repository: OneModel, tmp_path: Path) -> None:
+    tracer = Tracer(TraceOptions(file=str(tmp_path / "trace")))
+    dataplane = DataPlane(repository, tracer=tracer)
+    assert dataplane.tracing is None
+    changes = changes_from_json({"trace_level": ["TIMESTAMPS"]})
+    assert dataplane.update_trace_settings("echo", changes)["trace_level"] == ["TIMESTAMPS"]
+    assert dataplane.trace_settings("")["trace_level"] == ["OFF"]
+    assert dataplane.tracing is tracer
+    dataplane.update_trace_settings("echo", changes_from_json({"trace_level": None}))
+    assert dataplane.tracing is None
+    for call in (lambda: dataplane.trace_settings("x"), lambda: dataplane.update_trace_settings("x", changes)):
+        with pytest.raises(InferenceError, match="Request for unknown model : x") as caught:
+            call()
+        assert caught.value.code is ErrorCode.INVALID_ARG
+
+    joined = DataPlane(repository, tracer=tracer, joined=True)
+    assert joined.update_trace_settings("echo", {})["trace_rate"] == ["1000"]
+    with pytest.raises(InferenceError, match="managed by a control plane"):
+        joined.update_trace_settings("echo", changes)
+
+
+async def test_verbose_log_has_a_line_for_each_request(repository: OneModel) -> None:
+    dataplane = DataPlane(repository)
+    root, level = logging.getLogger(), logging.getLogger().level
+    try:
+        with capture_logs() as lines:
+            await ask(dataplane, bytes(8))
+            dataplane.update_log_settings({"log_verbose_level": 1})
+            await ask(dataplane, bytes(8))
+            with pytest.raises(InferenceError):
+                dataplane.infer(request(lambda response: None, bytes(4)))
+    finally:
+        root.setLevel(level)
+    answered, refused = lines
+    assert (answered["event"], answered["request_id"], answered["model"], answered["version"]) == (
+        "infer.answered",
+        "r",
+        "echo",
+        "3",
+    )
+    assert answered["responses"] == 1
+    assert (refused["event"], refused["request_id"]) == ("infer.refused", "r")
+    assert "error" in refused
