@@ -123,7 +123,8 @@ def _default(setting: str) -> str:
 
 def _flag_row(flag: Flag) -> str:
     if flag.setting:
-        return f"| `--{flag.name}` | {_default(flag.setting)} | {flag.help} |"
+        instead = f": use `{flag.instead}`" if flag.instead else ""
+        return f"| `--{flag.name}` | {_default(flag.setting)} | {flag.help}{instead} |"
     return f"| `--{flag.name}` | | *{flag.help}*: {flag.why} |"
 
 

@@ -41,6 +41,7 @@ class NodeSettings:
     disable_auto_complete_config: bool = False
     model_load_thread_count: int = 4
     model_load_retry_count: int = 0
+    model_load_gpu_limit: tuple[tuple[int, float], ...] = ()
     model_config_name: str = ""
     model_namespacing: bool = False
     repository_poll_secs: int = 15

@@ -12,6 +12,9 @@ from serving_node.cli.flags import ALIASES, FLAGS, GROUPS, STRICT_MODEL_CONFIG, 
 from serving_node.cli.reading import FALSE, boolean
 from serving_node.settings import NodeSettings, SettingsError, environment_values
 
+_NOT_STRICT = "disable-auto-complete-config"
+_STANDS_FOR = {STRICT_MODEL_CONFIG: _NOT_STRICT}
+
 
 @dataclass(frozen=True, slots=True)
 class CommandLine:
@@ -43,6 +46,11 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str] | None = None
             read = [flag.read(text) for text in texts]
         except ValueError as error:
             raise SettingsError(f"{source}: {error}") from None
+        if flag.instead:
+            notes.append(
+                f"Warning: '--{flag.name}' has been deprecated and will be removed in future releases. Please use"
+                f" '{flag.instead}' instead."
+            )
         if flag.setting:
             values[flag.setting] = tuple(read) if flag.repeat else read[-1]
         elif not flag.refused or any(text.lower() in FALSE for text in texts):
@@ -63,10 +71,7 @@ def _read_arguments(arguments: Sequence[str]) -> tuple[dict[str, list[str]], lis
         if not argument.startswith("--") or not name:
             raise SettingsError(f"'{argument}' is not a flag; see --help")
         name = ALIASES.get(name, name)
-        if name == "strict-model-config":
-            notes.append(STRICT_MODEL_CONFIG)
-            name = "disable-auto-complete-config"
-        flag = FLAGS.get(name)
+        flag = FLAGS.get(_STANDS_FOR.get(name, name))
         if flag is None:
             raise SettingsError(f"unknown flag --{name}; see --help")
         if not equals:
@@ -74,7 +79,25 @@ def _read_arguments(arguments: Sequence[str]) -> tuple[dict[str, list[str]], lis
         if flag.refused and text.lower() not in FALSE:
             raise SettingsError(f"--{name} is not supported, and {flag.why}")
         given.setdefault(name, []).append(text)
+    _settle_conflicts(given, notes)
     return given, notes
+
+
+def _settle_conflicts(given: dict[str, list[str]], notes: list[str]) -> None:
+    strict = given.pop(STRICT_MODEL_CONFIG, None)
+    if strict is not None:
+        known = f"'--{STRICT_MODEL_CONFIG}' has been deprecated! Please use '--{_NOT_STRICT}' instead."
+        notes.append(f"Warning: {known}")
+        if given.setdefault(_NOT_STRICT, strict) is not strict and strict[-1].lower() in FALSE:
+            notes.append(
+                f"Warning: Overriding deprecated '--{STRICT_MODEL_CONFIG}' from False to True in favor of"
+                f" '--{_NOT_STRICT}'!"
+            )
+    if "cache-config" in given and "response-cache-byte-size" in given:
+        raise SettingsError(
+            "Incompatible flags --response-cache-byte-size and --cache-config both provided. Please provide one or"
+            " the other."
+        )
 
 
 def _next_text(flag: Flag, queue: list[str]) -> str:
@@ -90,6 +113,7 @@ def help_text() -> str:
     """Return the help, grouped by subject."""
     parser = argparse.ArgumentParser(
         prog="python -m serving_node",
+        usage="%(prog)s --model-repository FOLDER [--flag VALUE | --flag=VALUE ...]",
         description="Serve models by the open v2 inference protocol over HTTP and gRPC.",
         epilog="Every flag can be given as NODE_<FLAG> in the environment. Flags marked 'no effect' are tritonserver's:"
         " they are accepted, and the node says at its start why they change nothing.",
@@ -98,7 +122,8 @@ def help_text() -> str:
         group = parser.add_argument_group(title)
         for flag in flags:
             metavar = flag.name.rsplit("-", 1)[-1].upper()
-            words = flag.help if not flag.why else f"{flag.help}: {flag.why}"
+            more = flag.why or (f"use {flag.instead}" if flag.instead else "")
+            words = f"{flag.help}: {more}" if more else flag.help
             group.add_argument(f"--{flag.name}", metavar=metavar, help=words.replace("%", "%%"))
     return parser.format_help()
 

@@ -46,6 +46,7 @@ class Flag:
     help: str
     repeat: bool = False
     separator: str = ","  # between values in the environment
+    instead: str = ""  # what to use, when the flag is deprecated
     why: str = ""
     refused: bool = False
 
@@ -257,15 +258,23 @@ GROUPS: tuple[tuple[str, tuple[Flag, ...]], ...] = (
                 " opentelemetry,bsp_schedule_delay=, opentelemetry,bsp_max_export_batch_size=; repeatable",
                 repeat=True,
             ),
-            Flag("trace-file", "trace_file", str, "deprecated: --trace-config triton,file="),
-            Flag("trace-level", "trace_level", read_trace_level, "deprecated: --trace-config level=", repeat=True),
-            Flag("trace-rate", "trace_rate", integer, "deprecated: --trace-config rate="),
-            Flag("trace-count", "trace_count", integer, "deprecated: --trace-config count="),
+            Flag("trace-file", "trace_file", str, "deprecated", instead="--trace-config triton,file="),
+            Flag(
+                "trace-level",
+                "trace_level",
+                read_trace_level,
+                "deprecated",
+                instead="--trace-config level=",
+                repeat=True,
+            ),
+            Flag("trace-rate", "trace_rate", integer, "deprecated", instead="--trace-config rate="),
+            Flag("trace-count", "trace_count", integer, "deprecated", instead="--trace-config count="),
             Flag(
                 "trace-log-frequency",
                 "trace_log_frequency",
                 integer,
-                "deprecated: --trace-config triton,log-frequency=",
+                "deprecated",
+                instead="--trace-config triton,log-frequency=",
             ),
         ),
     ),
@@ -302,7 +311,13 @@ GROUPS: tuple[tuple[str, tuple[Flag, ...]], ...] = (
             _idle("min-supported-compute-capability", number, "engines choose the GPUs that they can use"),
             _idle("buffer-manager-thread-count", integer, "tensors are not copied by the server"),
             _idle("host-policy", named_setting, _LATER),
-            _idle("model-load-gpu-limit", device_amount, _LATER),
+            Flag(
+                "model-load-gpu-limit",
+                "model_load_gpu_limit",
+                device_amount,
+                "device:part of its memory; no model is loaded while more is in use; repeatable",
+                repeat=True,
+            ),
         ),
     ),
     (
@@ -324,6 +339,5 @@ GROUPS: tuple[tuple[str, tuple[Flag, ...]], ...] = (
 )
 FLAGS: dict[str, Flag] = {flag.name: flag for _, flags in GROUPS for flag in flags}
 ALIASES = {"model-store": "model-repository"}
-STRICT_MODEL_CONFIG = (
-    "Warning: '--strict-model-config' has been deprecated! Please use '--disable-auto-complete-config' instead."
-)
+# Deprecated, and the opposite of nothing: it gives way to the flag that it stands for.
+STRICT_MODEL_CONFIG = "strict-model-config"

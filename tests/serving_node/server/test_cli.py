@@ -91,6 +91,15 @@ def test_parse_command_line_wins_over_environment_over_default(folder: str) -> N
         (["--model-repository={0}", "--grpc-header-forward-pattern=("], "not a regular expression"),
         (["--model-repository={0}", "--grpc-keepalive-time=0"], "--grpc-keepalive-time must be at least 1"),
         (["--model-repository={0}", "--grpc-infer-response-compression-level=x"], "none, low, medium, high"),
+        (["--model-repository=s3://"], "--model-repository: no bucket name found in 's3://'"),
+        (["--model-repository={0}", "--model-config-name=a/b"], "is not a name without spaces and slashes"),
+        (["--model-repository={0}", "--model-config-name="], "is not a name without spaces and slashes"),
+        (["--model-repository={0}", "--repository-poll-secs=-1"], "must not be negative"),
+        (["--model-repository={0}", "--rate-limit=sometimes"], "is not one of execution_count, off"),
+        (
+            ["--model-repository={0}", "--cache-config=local,size=1", "--response-cache-byte-size=1"],
+            "Incompatible flags --response-cache-byte-size and --cache-config both provided",
+        ),
         (["--model-repository={0}", "--http-restricted-api=a:b=c"], "unknown restricted api 'a'"),
         (["--model-repository={0}", "--http-restricted-api=health"], "option format is"),
         (["--model-repository={0}", "--http-header-forward-pattern=("], "not a regular expression"),
@@ -158,3 +167,83 @@ def test_restricted_parts_come_from_several_flags_or_one_variable(folder: str) -
     assert parse([f"--model-repository={folder}"], variable).settings == settings
     assert [group.value for group in settings.http_restricted_api] == ["1", "2,3"]
     assert "2,3" not in repr(settings), "what is logged at the start has no secrets"
+
+
+# Source: ``tritonserver --help`` of 2.51, and three that came later.
+TRITONS_FLAGS = """
+    allow-client-shm allow-cpu-metrics allow-gpu-metrics allow-grpc allow-http allow-metrics allow-sagemaker
+    allow-vertex-ai backend-config backend-directory buffer-manager-thread-count cache-config cache-directory
+    cuda-memory-pool-byte-size cuda-virtual-address-size disable-auto-complete-config enable-peer-access
+    exit-on-error exit-timeout-secs grpc-address grpc-header-forward-pattern grpc-http2-max-ping-strikes
+    grpc-http2-max-pings-without-data grpc-http2-min-recv-ping-interval-without-data
+    grpc-infer-allocation-pool-size grpc-infer-response-compression-level grpc-keepalive-permit-without-calls
+    grpc-keepalive-time grpc-keepalive-timeout grpc-max-connection-age grpc-max-connection-age-grace
+    grpc-max-response-pool-size grpc-port grpc-restricted-protocol grpc-root-cert grpc-server-cert
+    grpc-server-key grpc-use-ssl grpc-use-ssl-mutual host-policy http-address http-header-forward-pattern
+    http-max-input-size http-port http-restricted-api http-thread-count id load-model log-error log-file
+    log-format log-info log-verbose log-warning metrics-address metrics-config metrics-interval-ms metrics-port
+    min-supported-compute-capability model-config-name model-control-mode model-load-gpu-limit
+    model-load-retry-count model-load-thread-count model-namespacing model-repository model-store
+    pinned-memory-pool-byte-size rate-limit rate-limit-resource repoagent-directory repository-poll-secs
+    response-cache-byte-size reuse-grpc-port reuse-http-port sagemaker-port sagemaker-safe-port-range
+    sagemaker-thread-count strict-model-config strict-readiness trace-config trace-count trace-file trace-level
+    trace-log-frequency trace-rate vertex-ai-default-model vertex-ai-port vertex-ai-thread-count
+"""
+
+
+@pytest.mark.parametrize("name", TRITONS_FLAGS.split())
+def test_every_flag_of_tritonserver_is_known(name: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        parse([f"--{name}", "nonsense"], {})
+    assert "unknown flag" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected", "notes"),
+    [
+        (["--strict-model-config=true"], True, 1),
+        (["--strict-model-config", "false"], False, 1),
+        (["--disable-auto-complete-config"], True, 0),
+        (["--disable-auto-complete-config", "--strict-model-config=false"], True, 2),
+        (["--strict-model-config=false", "--disable-auto-complete-config"], True, 2),
+    ],
+)
+def test_strict_model_config_gives_way(folder: str, arguments: list[str], expected: bool, notes: int) -> None:
+    command_line = parse([f"--model-repository={folder}", *arguments], {})
+    assert command_line.settings.disable_auto_complete_config is expected
+    assert len(command_line.notes) == notes
+    if notes:
+        assert command_line.notes[0] == (
+            "Warning: '--strict-model-config' has been deprecated! Please use '--disable-auto-complete-config' instead."
+        )
+
+
+def test_deprecated_flags_say_what_to_use(folder: str) -> None:
+    command_line = parse([f"--model-repository={folder}", "--trace-rate=5"], {})
+    assert command_line.settings.trace_rate == 5
+    assert command_line.notes == (
+        "Warning: '--trace-rate' has been deprecated and will be removed in future releases. Please use"
+        " '--trace-config rate=' instead.",
+    )
+
+
+def test_repositories_may_be_remote() -> None:
+    chosen = settings("--model-repository=s3://localhost:9000/bucket/models", "--model-repository=gs://b")
+    assert [str(one) for one in chosen.model_repositories] == ["s3://localhost:9000/bucket/models", "gs://b"]
+    assert "s3://localhost:9000/bucket/models" in repr(chosen)
+
+
+def test_settings_of_the_repository(folder: str) -> None:
+    chosen = settings(
+        f"--model-repository={folder}",
+        "--model-control-mode=POLL",
+        "--repository-poll-secs=3",
+        "--model-config-name=h100",
+        "--model-load-retry-count=2",
+        "--model-namespacing=on",
+        "--model-load-gpu-limit=0:0.5",
+        "--log-verbose=true",
+    )
+    assert chosen.model_control_mode is ControlMode.POLL
+    assert (chosen.repository_poll_secs, chosen.model_config_name, chosen.model_load_retry_count) == (3, "h100", 2)
+    assert (chosen.model_namespacing, chosen.model_load_gpu_limit, chosen.log_verbose) == (True, ((0, 0.5),), 1)

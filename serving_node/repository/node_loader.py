@@ -1,0 +1,73 @@
+"""Loads versions with the backends of this node."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from serving_node.backends.loader import Backends
+from serving_node.contract.errors import ContractError, ErrorCode
+from serving_node.contract.model_config import normalise
+from serving_node.core.errors import InferenceError
+from serving_node.observability.host import GpuProbe
+from serving_node.observability.metrics import statistics_for
+from serving_node.observability.metrics_config import MetricsConfig
+from serving_node.repository.inventory import usable_gpus
+from serving_node.repository.loading import LoadOrder
+from serving_node.scheduling.device_limits import check_device_limits
+from serving_node.scheduling.model_loader import load_served_model
+from serving_node.scheduling.resizing import placements
+from serving_node.scheduling.served_model import ServedModel
+
+
+class NodeLoader:
+    """See ``repository.loading.Loader``. ``gpu_limits``: by GPU, how full it may be when a model is loaded."""
+
+    def __init__(
+        self,
+        backends: Backends,
+        gpus: GpuProbe,
+        metrics: MetricsConfig,
+        *,
+        auto_complete: bool,
+        gpu_limits: Mapping[int, float],
+    ) -> None:
+        self._backends = backends
+        self._gpus = gpus
+        self._metrics = metrics
+        self._auto_complete = auto_complete
+        self._gpu_limits = gpu_limits
+        self._gpu_count: int | None = None
+
+    async def __call__(self, order: LoadOrder) -> ServedModel:
+        """Return the version, warmed up and ready. Raises InferenceError."""
+        if self._gpu_count is None:
+            self._gpu_count = await asyncio.to_thread(self._gpus.count)
+        gpu_count = usable_gpus(order.config.backend, self._gpu_count)
+        if self._gpu_limits:
+            await asyncio.to_thread(self._check_limits, order, gpu_count)
+        return await load_served_model(
+            name=order.name,
+            version=order.version,
+            version_dir=order.directory,
+            config=order.config,
+            backends=self._backends,
+            gpu_count=gpu_count,
+            unit=order.unit,
+            auto_complete=self._auto_complete,
+            on_warming=order.on_warming,
+            statistics=order.statistics,
+            new_statistics=lambda config: statistics_for(config, self._metrics),
+        )
+
+    def _check_limits(self, order: LoadOrder, gpu_count: int) -> None:
+        try:
+            config = normalise(order.config, gpu_count=gpu_count)
+        except ContractError as error:
+            raise InferenceError(ErrorCode.INVALID_ARG, error.message) from error
+        memory = {
+            index: (gpu.memory_used_bytes, gpu.memory_total_bytes)
+            for index, gpu in enumerate(self._gpus.read())
+            if gpu.memory_used_bytes is not None and gpu.memory_total_bytes is not None
+        }
+        check_device_limits(order.name, (one.device for one in placements(config)), self._gpu_limits, memory)
