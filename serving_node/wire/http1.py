@@ -35,6 +35,9 @@ _MEMO_ENTRIES = 1024
 _MEMO_HEAD_BYTES = 2048
 # Bodies from this size on that have not arrived whole get memory of their own instead of being joined from pieces.
 _OWN_BUFFER_BYTES = 16 * 1024
+# Bodies of unknown length are joined from pieces up to this size, and grow in place beyond: the memory of a large
+# bytearray is remapped, not copied, so that the body is never there twice.
+_GROWN_BYTES = 1024 * 1024
 _LINGER_SECONDS = 2.0
 
 
@@ -113,6 +116,7 @@ class Http1Connection(asyncio.BufferedProtocol):
         self._header_list: list[tuple[bytes, bytes]] = []
         self._head_bytes = 0
         self._pieces: list[bytes] = []
+        self._grown: bytearray | None = None
         self._received = 0
         self._chunks = 0
         self._own: memoryview | None = None
@@ -337,17 +341,27 @@ class Http1Connection(asyncio.BufferedProtocol):
         if self._received > self._limits.max_body_bytes:
             self._refuse_size(self._received)
             return
+        if self._grown is not None:
+            self._grown += piece
+            return
         self._pieces.append(piece)
+        if self._received > _GROWN_BYTES:
+            self._grown = bytearray().join(self._pieces)
+            self._pieces = []
 
     def on_message_complete(self) -> None:
         """Called by the parser."""
-        head, pieces = self._head, self._pieces
+        head, pieces, grown = self._head, self._pieces, self._grown
         self._at_boundary = True
         self._head = None
         self._pieces = []
+        self._grown = None
         if head is not None and not self._discarding:
             self._continue_due = False
-            self._dispatch(head, pieces[0] if len(pieces) == 1 else b"".join(pieces), self._since)
+            if grown is None:
+                self._dispatch(head, pieces[0] if len(pieces) == 1 else b"".join(pieces), self._since)
+            else:
+                self._dispatch(head, memoryview(grown), self._since)
 
     def _build_head(self) -> RequestHead | None:
         limits = self._limits
@@ -423,6 +437,8 @@ class Http1Connection(asyncio.BufferedProtocol):
         self._discarding = True
         self._refused = True
         self._own = None
+        self._grown = None
+        self._pieces = []
         self._since = self._loop.time()
         exchange = HttpExchange(self, head, b"")
         self._exchanges.append(exchange)
