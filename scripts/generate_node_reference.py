@@ -25,8 +25,8 @@ Written by `scripts/generate_node_reference.py`; change the code, then run it.
 
 `flotilla node` and `python -m serving_node` take the flags of `tritonserver` by their names, and some of their own.
 `--name=value` and `--name value` are the same; switches are true without a value and take true, on, 1, false, off, 0.
-A flag wins over the environment variable `NODE_<FLAG>` (`NODE_HTTP_PORT=9000`; lists are split at commas), which wins
-over the default. Aliases: {aliases}. A flag that is not here is refused.
+A flag wins over the environment variable `NODE_<FLAG>` (`NODE_HTTP_PORT=9000`; lists are split at commas, those of
+values with commas at semicolons), which wins over the default. Aliases: {aliases}. A flag that is not here is refused.
 
 *No effect*: tritonserver knows the flag, here it changes nothing, and the node says so at its start. *Refused*: the
 node does not start with it, because ignoring it would harm.

@@ -243,6 +243,7 @@ GROUPS: tuple[tuple[str, tuple[Flag, ...]], ...] = (
                 "counter_latencies, histogram_latencies, summary_latencies (=true or false),"
                 " summary_quantiles=quantile:error,...; repeatable",
                 repeat=True,
+                separator=";",
             ),
         ),
     ),
@@ -257,6 +258,7 @@ GROUPS: tuple[tuple[str, tuple[Flag, ...]], ...] = (
                 " opentelemetry,resource=key=value, opentelemetry,bsp_max_queue_size=,"
                 " opentelemetry,bsp_schedule_delay=, opentelemetry,bsp_max_export_batch_size=; repeatable",
                 repeat=True,
+                separator=";",
             ),
             Flag("trace-file", "trace_file", str, "deprecated", instead="--trace-config triton,file="),
             Flag(

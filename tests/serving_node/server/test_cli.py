@@ -169,6 +169,35 @@ def test_restricted_parts_come_from_several_flags_or_one_variable(folder: str) -
     assert "2,3" not in repr(settings), "what is logged at the start has no secrets"
 
 
+def test_traces_and_metrics_are_set_by_flags_or_variables(folder: str) -> None:
+    flags = [
+        "--trace-config=triton,file=/tmp/t",
+        "--trace-config=level=TIMESTAMPS",
+        "--trace-rate=7",
+        "--metrics-config=summary_latencies=true",
+        "--metrics-config=summary_quantiles=0.5:0.1,0.9:0.01",
+    ]
+    settings = parse([f"--model-repository={folder}", *flags], {}).settings
+    variables = {
+        "NODE_TRACE_CONFIG": "triton,file=/tmp/t;level=TIMESTAMPS",
+        "NODE_TRACE_RATE": "7",
+        "NODE_METRICS_CONFIG": "summary_latencies=true;summary_quantiles=0.5:0.1,0.9:0.01",
+    }
+    assert parse([f"--model-repository={folder}"], variables).settings == settings
+    options = settings.trace_options({})
+    assert (options.file, options.rate, options.level.names()) == ("/tmp/t", 7, ["TIMESTAMPS"])
+    assert settings.metrics_config().quantiles == ((0.5, 0.1), (0.9, 0.01))
+
+
+@pytest.mark.parametrize(
+    "flag",
+    ["--trace-config=sampler=x", "--trace-level=x", "--metrics-config=x=true", "--metrics-interval-ms=0"],
+)
+def test_traces_and_metrics_that_mean_nothing_are_refused(folder: str, flag: str) -> None:
+    with pytest.raises(SettingsError, match=flag.partition("=")[0]):
+        parse([f"--model-repository={folder}", flag], {})
+
+
 # Source: ``tritonserver --help`` of 2.51, and three that came later.
 TRITONS_FLAGS = """
     allow-client-shm allow-cpu-metrics allow-gpu-metrics allow-grpc allow-http allow-metrics allow-sagemaker
