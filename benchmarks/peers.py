@@ -12,6 +12,7 @@ import urllib.request
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from benchmarks.cpu import CpuMeter
 from benchmarks.options import Options
 
 
@@ -47,15 +48,24 @@ def node_command(repository: Path, port: int) -> list[str]:
     return [sys.executable, "-m", "serving_node", f"--model-repository={repository}", *flags]
 
 
-def compare(options: Options, theirs: int, ours: int, models: Sequence[str]) -> None:
-    """Print the ratios of two running servers; ``theirs`` and ``ours`` are HTTP ports, gRPC is one above."""
-    assert options.oracle is not None
-    rounds, window = (1, 1000) if options.quick else (options.rounds, 1500)
+def compare(options: Options, theirs: tuple[int, int], ours: tuple[int, int], models: Sequence[str]) -> None:
+    """Print the ratios of two running servers, given by process and HTTP port; gRPC is one port above."""
     for model in models:
         for protocol in options.protocols:
-            offset = 1 if protocol == "grpc" else 0
-            command = [sys.executable, str(options.oracle / "compare.py"), "-m", model, "-i", protocol]
-            command += ["--a", f"127.0.0.1:{theirs + offset}", "--b", f"127.0.0.1:{ours + offset}"]
-            command += ["--rounds", str(rounds), "--window-ms", str(window), "-c", *map(str, options.concurrency)]
-            # on a shared machine few windows are stable: take those that there are
-            subprocess.run([*command, "--", "-s", "900"], check=False)
+            for concurrency in options.concurrency:
+                _compare_once(options, theirs, ours, model, protocol, concurrency)
+
+
+def _compare_once(
+    options: Options, theirs: tuple[int, int], ours: tuple[int, int], model: str, protocol: str, concurrency: int
+) -> None:
+    assert options.oracle is not None
+    rounds, window = (1, 1000) if options.quick else (options.rounds, 1500)
+    a, b = (f"127.0.0.1:{port + (protocol == 'grpc')}" for _, port in (theirs, ours))
+    command = [sys.executable, str(options.oracle / "compare.py"), "-m", model, "-i", protocol, "--a", a, "--b", b]
+    command += ["--rounds", str(rounds), "--window-ms", str(window), "-c", str(concurrency)]
+    meters = [CpuMeter(pid, port, model) for pid, port in (theirs, ours)]
+    # on a shared machine few windows are stable: take those that there are
+    subprocess.run([*command, "--", "-s", "900"], check=False)
+    one, other = (meter.microseconds_per_request() for meter in meters)
+    print(f"    server CPU per request: A {one:.0f}us | B {other:.0f}us | B/A {other / one:.2f}", flush=True)

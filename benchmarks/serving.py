@@ -22,5 +22,6 @@ def run(options: Options) -> None:
         write_theirs(Path(folder, "theirs"))
         write_ours(Path(folder, "ours"))
         triton = [options.oracle / "triton.sh", Path(folder, "theirs"), str(theirs)]
-        with running(theirs, triton), running(ours, node_command(Path(folder, "ours"), ours)):
-            compare(options, theirs, ours, SERVED)
+        node = node_command(Path(folder, "ours"), ours)
+        with running(theirs, triton) as a, running(ours, node) as b:
+            compare(options, (a.pid, theirs), (b.pid, ours), SERVED)

@@ -19,7 +19,7 @@ from benchmarks.options import Options
 from benchmarks.peers import compare, running
 from serving_node.contract.model_config import parse_pbtxt
 from serving_node.contract.proto import grpc_service_pb2
-from serving_node.core.metadata import ModelMetadata, ServerMetadata, TensorMetadata
+from serving_node.core.metadata import ModelMetadata, OutputClasses, ServerMetadata, TensorMetadata
 from serving_node.core.request import InferenceResponse
 from serving_node.core.tensor import Tensor
 from serving_node.frontends.grpc import GrpcFrontend
@@ -30,6 +30,8 @@ MODEL = "echo"
 
 class EchoDataPlane:
     """Answers each request at once with its inputs."""
+
+    tracing = None
 
     def __init__(self) -> None:
         self._config = parse_pbtxt(config(MODEL, "python"))
@@ -58,6 +60,9 @@ class EchoDataPlane:
         inputs = tuple(TensorMetadata(f"INPUT{i}", "FP32", shape) for i in range(2))
         outputs = tuple(TensorMetadata(f"OUTPUT{i}", "FP32", shape) for i in range(2))
         return ModelMetadata(MODEL, ("1",), "python", inputs, outputs)
+
+    def output_classes(self, name: str, version: str) -> OutputClasses:
+        return OutputClasses(has_rows=True)
 
     def model_config(self, name: str, version: str) -> Any:
         return self._config
@@ -90,8 +95,9 @@ def run(options: Options) -> None:
     with tempfile.TemporaryDirectory() as folder:
         write_theirs(Path(folder))
         triton = [options.oracle / "triton.sh", Path(folder), str(theirs)]
-        with running(theirs, triton), running(ours, [sys.executable, "-m", "benchmarks.wire", str(ours)]):
-            compare(options, theirs, ours, [MODEL])
+        echo = [sys.executable, "-m", "benchmarks.wire", str(ours)]
+        with running(theirs, triton) as a, running(ours, echo) as b:
+            compare(options, (a.pid, theirs), (b.pid, ours), [MODEL])
 
 
 if __name__ == "__main__":
