@@ -79,8 +79,8 @@ def open_store(location: RemoteLocation, credentials: Credentials) -> CloudStore
     try:
         make = {StoreKind.S3: _open_s3, StoreKind.GS: _open_gs, StoreKind.AS: _open_as}[location.kind]
         return CloudStore(make(location, credentials), location.prefix)
-    except (BaseError, ValueError, OSError) as error:
-        raise StoreError(_sentence(error)) from None
+    except (BaseError, ValueError, OSError):
+        raise StoreError("its address or the credentials for it cannot be used") from None
 
 
 def _client(location: RemoteLocation) -> Any:
