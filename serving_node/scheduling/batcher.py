@@ -48,7 +48,7 @@ class Batcher(Protocol):
 class SingleBatcher:
     """The default scheduler's rule: first come first served, each request alone.
 
-    Priorities, time-outs and queue limits do not apply here, as in Triton.
+    Priorities, time-outs and queue limits do not apply here, as in Triton; work whose caller waits no more is dropped.
     """
 
     def __init__(self) -> None:
@@ -77,6 +77,9 @@ class SingleBatcher:
                 continue
             request.queue_state = GONE
             self._live -= 1
+            if request.deadline_ns and request.deadline_ns <= now_ns:
+                poll.rejected.append(request)  # its caller has stopped waiting
+                continue
             poll.batches.append(Batch([request], request.batch_size, self._tickets))
             self._tickets += 1
             free_slots -= 1

@@ -129,12 +129,15 @@ class LevelQueue:
 class PriorityQueue:
     """All levels of one model. Requests of a more urgent level run first; delayed ones after those of their level."""
 
-    __slots__ = ("_by_priority", "_levels", "_timed")
+    __slots__ = ("_by_priority", "_callers", "_levels", "_pushed", "_timed")
 
     def __init__(self, policy: BatchPolicy) -> None:
         self._levels = tuple(LevelQueue(level) for level in policy.levels)
         self._by_priority = policy.level_index
         self._timed = tuple(level for level in self._levels if level.policy.default_timeout_ns)
+        # when the callers themselves stop waiting, whatever the policy says
+        self._callers: list[tuple[int, int, InferenceRequest]] = []
+        self._pushed = 0
 
     def __len__(self) -> int:
         return sum(level.live for level in self._levels)
@@ -142,6 +145,12 @@ class PriorityQueue:
     def push(self, request: InferenceRequest, now_ns: int) -> None:
         """Append a request to its level. Raises InferenceError UNAVAILABLE when the level is full."""
         self._levels[self._by_priority(request.priority)].push(request, now_ns)
+        if request.deadline_ns:
+            self._pushed += 1
+            heapq.heappush(self._callers, (request.deadline_ns, self._pushed, request))
+            if len(self._callers) > 2 * len(self) + _DEAD_SLACK:
+                self._callers = [entry for entry in self._callers if entry[2].queue_state != GONE]
+                heapq.heapify(self._callers)
 
     def walk(self) -> Iterator[InferenceRequest]:
         """Yield live requests in the order in which they should run, without taking them."""
@@ -170,6 +179,11 @@ class PriorityQueue:
         rejected: list[InferenceRequest] = []
         for level in self._timed:
             level.expire(now_ns, rejected)
+        callers = self._callers
+        while callers and callers[0][0] <= now_ns:
+            request = heapq.heappop(callers)[2]
+            if self.cancel(request):
+                rejected.append(request)
         return rejected
 
     def next_rejection_ns(self) -> int | None:

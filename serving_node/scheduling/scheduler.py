@@ -231,11 +231,13 @@ class Scheduler:
         if not room:
             return
         with self._lock:
-            batches = self._batcher.poll(time.monotonic_ns(), room).batches
-            if batches:
+            poll = self._batcher.poll(time.monotonic_ns(), room)
+            if poll.batches:
                 self._idle.clear()
-        if batches:
-            runner.give(*batches)
+        if poll.batches:
+            runner.give(*poll.batches)
+        for request in poll.rejected:
+            self._reject(request)
 
     def _set_timer(self, wake_at_ns: int | None) -> None:
         if self._timer is not None:

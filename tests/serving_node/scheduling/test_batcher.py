@@ -125,6 +125,20 @@ def test_default_scheduler_ignores_priority_and_timeouts() -> None:
     assert poll.rejected == []
 
 
+def test_default_scheduler_drops_work_whose_caller_has_stopped_waiting() -> None:
+    batcher = SingleBatcher()
+    late, patient = make(1), make(2)
+    late.deadline_ns, patient.deadline_ns = 100, 900
+    batcher.push(late, 0)
+    batcher.push(patient, 0)
+
+    poll = batcher.poll(100, 1)
+
+    assert poll.rejected == [late]
+    assert [batch.requests for batch in poll.batches] == [[patient]]
+    assert batcher.pending == 0
+
+
 def test_release_order_holds_back_what_finished_early() -> None:
     order: ReleaseOrder[str] = ReleaseOrder()
     assert order.finish(1, "b") == []

@@ -121,3 +121,15 @@ def test_cancel_of_a_taken_request_says_so() -> None:
     queue.push(request, 0)
     queue.take(1)
     assert not queue.cancel(request)
+
+
+def test_a_caller_that_stops_waiting_leaves_the_queue_whatever_the_policy() -> None:
+    queue = PriorityQueue(BatchPolicy(4))
+    late, patient = make(1), make(2)
+    late.deadline_ns, patient.deadline_ns = 50, 5_000
+    queue.push(late, 10)
+    queue.push(patient, 10)
+    assert queue.expire(49) == []
+    assert queue.expire(50) == [late]
+    assert queue.take(5) == [patient]
+    assert queue.expire(9_000) == []
