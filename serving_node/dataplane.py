@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from serving_node.contract.errors import ErrorCode
 from serving_node.contract.states import ModelState
 from serving_node.core.errors import InferenceError
-from serving_node.core.metadata import IndexEntry, ModelMetadata, ServerMetadata, TensorMetadata
+from serving_node.core.metadata import IndexEntry, ModelMetadata, OutputClasses, ServerMetadata, TensorMetadata
 from serving_node.core.request import InferenceRequest
 from serving_node.observability.logging import LogControl
 from serving_node.observability.metrics import ModelSeries, metric_tags, only_gpu
@@ -167,6 +167,10 @@ class DataPlane:
     def server_metadata(self) -> ServerMetadata:
         """Return name, version and extensions."""
         return self._metadata
+
+    def output_classes(self, name: str, version: str) -> OutputClasses:
+        """Return how outputs of a model are classified. Raises InferenceError NOT_FOUND or UNAVAILABLE."""
+        return self._repository.resolve(name, version, None).classes
 
     def model_metadata(self, name: str, version: str) -> ModelMetadata:
         """Return a model's inputs and outputs. Raises InferenceError NOT_FOUND or UNAVAILABLE."""

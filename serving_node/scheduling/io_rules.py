@@ -23,11 +23,12 @@ if TYPE_CHECKING:
     from serving_node.contract.proto.model_config_pb2 import ModelConfig
 
 _BATCH_NOTE = (
-    " NOTE: Setting a non-zero max_batch_size in the model config requires a batch dimension to be prepended to each"
+    "NOTE: Setting a non-zero max_batch_size in the model config requires a batch dimension to be prepended to each"
     " input shape. If you want to specify the full shape including the batch dim in your input dims config, try"
     " setting max_batch_size to zero. See the model configuration docs for more info on max_batch_size."
 )
 _MAX_ELEMENTS = 2**63 - 1
+_ONE_TENSOR_BACKENDS = ("onnxruntime",)
 # Elements of larger BYTES tensors are checked where they are decoded, off the loop.
 _MAX_ELEMENTS_CHECKED_HERE = 4096
 _LENGTH = struct.Struct("<I")
@@ -35,7 +36,10 @@ _LENGTH = struct.Struct("<I")
 
 @dataclass(frozen=True, slots=True)
 class TensorRule:
-    """One input or output. ``dims`` are the config's, without rows; ``model_dims`` differ where the config reshapes."""
+    """One input or output. ``dims`` are the config's, without rows; ``model_dims`` differ where the config reshapes.
+
+    ``is_ragged``: requests of a batch may differ in this input's shape.
+    """
 
     name: str
     datatype: str
@@ -44,11 +48,12 @@ class TensorRule:
     item_bytes: int | None
     row_bytes: int | None
     is_optional: bool = False
+    is_ragged: bool = False
 
     @property
-    def is_fixed(self) -> bool:
-        """Whether no dimension is variable."""
-        return -1 not in self.dims
+    def shares_batches(self) -> bool:
+        """Whether requests can be batched whatever their shapes, because all have one shape or shapes may differ."""
+        return self.is_ragged or -1 not in self.dims
 
     def to_model(self, shape: tuple[int, ...], has_rows: bool) -> tuple[int, ...]:
         """Return the shape that the model gets for a client's shape."""
@@ -65,8 +70,13 @@ class IoRules:
     def __init__(self, config: ModelConfig) -> None:
         self.model = config.name
         self.max_batch_size: int = config.max_batch_size
-        self.inputs = tuple(_rule(message, message.optional) for message in config.input)
-        self.outputs = tuple(_rule(message, False) for message in config.output)
+        # an engine that runs a batch as one tensor cannot take different shapes; models in Python get each request
+        can_be_ragged = config.backend not in _ONE_TENSOR_BACKENDS
+        self.inputs = tuple(
+            _rule(message, is_optional=message.optional, is_ragged=can_be_ragged and message.allow_ragged_batch)
+            for message in config.input
+        )
+        self.outputs = tuple(_rule(message) for message in config.output)
         self._inputs = {rule.name: rule for rule in self.inputs}
         self._outputs = {rule.name: rule for rule in self.outputs}
         self._names = [rule.name for rule in self.inputs]
@@ -79,7 +89,7 @@ class IoRules:
             and bool(self.inputs)
             and all(rule.row_bytes and not rule.is_optional for rule in self.inputs)
         )
-        self._has_one_key = all(rule.is_fixed and not rule.is_optional for rule in self.inputs)
+        self._has_one_key = all(rule.shares_batches and not rule.is_optional for rule in self.inputs)
 
     def metadata(self, config: ModelConfig) -> ModelMetadata:
         """Return what clients are told, for this version alone."""
@@ -204,21 +214,19 @@ class IoRules:
         dims = tensor.shape[1:] if self.max_batch_size > 0 else tensor.shape
         if (dims != rule.dims or rule.row_bytes is None) and not _fits(dims, rule.dims):
             raise request_error(ErrorCode.INVALID_ARG, request.id, self._shape_sentence(tensor, rule))
+        # a tensor without rows is read as one that lacks the batch dimension
+        rows = (tensor.shape[0] or 1) if self.max_batch_size > 0 else 1
         if rule.item_bytes is None:
-            self._check_elements(request, tensor)
+            self._check_elements(request, tensor, rows * prod(dims))
             return
-        if rule.row_bytes is not None:
-            expected = rule.row_bytes * (tensor.shape[0] if self.max_batch_size > 0 else 1)
-        else:
-            expected = prod(tensor.shape) * rule.item_bytes
+        expected = rows * (prod(dims) * rule.item_bytes if rule.row_bytes is None else rule.row_bytes)
         data = tensor.data
         size = data.nbytes if type(data) is memoryview else len(data)
         if size != expected:
             raise request_error(ErrorCode.INVALID_ARG, request.id, self._size_sentence(tensor, expected, size))
 
-    def _check_elements(self, request: InferenceRequest, tensor: Tensor) -> None:
+    def _check_elements(self, request: InferenceRequest, tensor: Tensor, expected: int) -> None:
         """Check lengths and number of the elements of a BYTES tensor of moderate size."""
-        expected = prod(tensor.shape)
         if expected > _MAX_ELEMENTS_CHECKED_HERE:
             return
         place = f"inference input '{tensor.name}'"
@@ -257,7 +265,7 @@ class IoRules:
         expected = shape_text(((-1,) if has_rows else ()) + rule.dims)
         return (
             f"unexpected shape for input '{rule.name}' for model '{self.model}'."
-            f" Expected {expected}, got {shape_text(tensor.shape)}.{_BATCH_NOTE if has_rows else ''}"
+            f" Expected {expected}, got {shape_text(tensor.shape)}. {_BATCH_NOTE if has_rows else ''}"
         )
 
     def _size_sentence(self, tensor: Tensor, expected: int, size: int) -> str:
@@ -273,7 +281,9 @@ class IoRules:
 
     def _key(self, inputs: Sequence[Tensor]) -> Hashable:
         start = 1 if self.max_batch_size > 0 else 0
-        return tuple((tensor.name, tensor.shape[start:]) for tensor in inputs)
+        return tuple(
+            (tensor.name, None if self._inputs[tensor.name].is_ragged else tensor.shape[start:]) for tensor in inputs
+        )
 
     def _reshaped(self, tensor: Tensor) -> Tensor:
         rule = self._inputs[tensor.name]
@@ -288,7 +298,7 @@ def shape_text(shape: Sequence[int]) -> str:
     return f"[{','.join(str(dim) for dim in shape)}]"
 
 
-def _rule(message: object, is_optional: bool) -> TensorRule:
+def _rule(message: object, *, is_optional: bool = False, is_ragged: bool = False) -> TensorRule:
     datatype = wire_name(message.data_type)  # type: ignore[attr-defined]  # ModelInput and ModelOutput alike
     dims = tuple(message.dims)  # type: ignore[attr-defined]
     has_reshape = message.HasField("reshape")  # type: ignore[attr-defined]
@@ -296,7 +306,7 @@ def _rule(message: object, is_optional: bool) -> TensorRule:
     item_bytes = byte_size(datatype)
     row_bytes = None if item_bytes is None or -1 in dims else prod(dims) * item_bytes
     name: str = message.name  # type: ignore[attr-defined]
-    return TensorRule(name, datatype, dims, model_dims, item_bytes, row_bytes, is_optional)
+    return TensorRule(name, datatype, dims, model_dims, item_bytes, row_bytes, is_optional, is_ragged)
 
 
 def _fits(dims: tuple[int, ...], expected: tuple[int, ...]) -> bool:

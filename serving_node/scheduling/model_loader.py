@@ -26,9 +26,11 @@ from serving_node.core.backend import (
     SelfDescribing,
 )
 from serving_node.core.errors import InferenceError
+from serving_node.core.metadata import OutputClasses
 from serving_node.observability.statistics import ModelStatistics
 from serving_node.scheduling.instances import InstanceThread, LoopRunner
 from serving_node.scheduling.io_rules import IoRules
+from serving_node.scheduling.labels import read_classes
 from serving_node.scheduling.policy import batch_policy
 from serving_node.scheduling.reshaping import reshaping
 from serving_node.scheduling.resizing import Resizer, placements
@@ -58,6 +60,7 @@ class _Opened:
     model: BackendModel
     instances: list[tuple[str, BackendInstance | LoopInstance]]
     memory_bytes: int
+    classes: OutputClasses
 
     def close(self) -> None:
         """Free everything; used when a later step fails."""
@@ -138,6 +141,7 @@ def _served(
         load_seconds=load_seconds,
         memory_bytes=opened.memory_bytes,
         decoupled=opened.config.model_transaction_policy.decoupled,
+        classes=opened.classes,
     )
     served.resize = Resizer(
         model=opened.model,
@@ -217,6 +221,7 @@ class _Loader:
             signature = model.signature()
             config = self._completed(model, signature, draft)
             rules = IoRules(config)
+            classes = read_classes(config, self.folder)
             for label, device in devices_of(config):
                 instances.append((label, reshaping(model.create_instance(device, config, label), rules)))
         except BaseException:
@@ -224,7 +229,7 @@ class _Loader:
                 instance.close()
             model.close()
             raise
-        return _Opened(config, signature, rules, model, instances, model.memory_bytes())
+        return _Opened(config, signature, rules, model, instances, model.memory_bytes(), classes)
 
     def warm(self, opened: _Opened) -> None:
         """Warm up every instance."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from serving_node.core.metadata import ModelMetadata
+from serving_node.core.metadata import ModelMetadata, OutputClasses
 from serving_node.core.request import InferenceRequest
 
 if TYPE_CHECKING:
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from serving_node.contract.signature import ModelSignature
     from serving_node.observability.statistics import ModelStatistics
     from serving_node.scheduling.io_rules import IoRules
+
+
+_UNLABELLED = OutputClasses(has_rows=False)
 
 
 class RequestScheduler(Protocol):
@@ -51,7 +54,7 @@ class ServedModel:
 
     ``unit`` is the control plane's id of the version under its config, empty on a stand-alone node.
     ``config`` is completed and normalised; ``signature`` is what the model file says, if it says anything.
-    ``decoupled``: a request may have any number of responses.
+    ``decoupled``: a request may have any number of responses. ``classes``: how its outputs are classified.
     ``resize`` brings the instances to those of another config that differs in nothing else, while requests flow; the
     config is as of the repository. It raises InferenceError and then has changed nothing.
     """
@@ -69,6 +72,7 @@ class ServedModel:
     load_seconds: float
     memory_bytes: int
     decoupled: bool = False
+    classes: OutputClasses = _UNLABELLED
     resize: Callable[[model_config_pb2.ModelConfig], Awaitable[None]] | None = None
 
     def submit(self, request: InferenceRequest) -> None:

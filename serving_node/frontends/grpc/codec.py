@@ -16,6 +16,7 @@ from google.protobuf.message import DecodeError
 from serving_node.contract.errors import ErrorCode
 from serving_node.contract.proto import grpc_service_pb2 as pb
 from serving_node.core.errors import InferenceError
+from serving_node.core.metadata import OutputClasses
 from serving_node.core.request import InferenceRequest, InferenceResponse, RequestedOutput
 from serving_node.core.tensor import NUMPY_DTYPES, Tensor, encode_bytes_elements
 from serving_node.core.varint import encode_varint
@@ -101,11 +102,11 @@ class _Description:
 class InferCodec:
     """Decodes requests and encodes responses. One per event loop.
 
-    ``is_batched(model, version)`` tells whether outputs begin with a batch dimension (asked for classification only).
+    ``output_classes(model, version)`` tells how outputs are classified.
     """
 
-    def __init__(self, is_batched: Callable[[str, str], bool], memory: SharedMemory | None = None) -> None:
-        self._is_batched = is_batched
+    def __init__(self, output_classes: Callable[[str, str], OutputClasses], memory: SharedMemory | None = None) -> None:
+        self._output_classes = output_classes
         self._memory = memory or SharedMemory.disabled()
         self._descriptions: dict[bytes, _Description] = {}
         self._heads: dict[tuple[object, ...], bytes] = {}
@@ -219,8 +220,8 @@ class InferCodec:
                 continue
             classes = output.parameters.get("classification")
             if classes is not None:
-                batched = self._is_batched(response.model_name, response.model_version)
-                tensor = classify(tensor, int(classes), batched=batched)
+                known = self._output_classes(response.model_name, response.model_version)
+                tensor = classify(tensor, int(classes), known)
             chosen.append(tensor)
         return chosen
 

@@ -47,7 +47,7 @@ class InferService:
         self.stopping = False
         self._forwarding = forwarding or None
         self._compression = compression
-        self.codec = InferCodec(lambda name, version: dataplane.model_config(name, version).max_batch_size > 0, memory)
+        self.codec = InferCodec(dataplane.output_classes, memory)
 
     def infer(self, call: GrpcCall, message: bytes | memoryview) -> None:
         """Serve ModelInfer."""

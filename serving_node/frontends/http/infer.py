@@ -119,10 +119,6 @@ class InferHandler:
                 self._memo[key] = found
         return found
 
-    def is_batched(self, model: str, version: str) -> bool:
-        """Return whether a model's tensors begin with a batch dimension."""
-        return self.dataplane.model_config(model, version).max_batch_size > 0
-
 
 class _Infer:
     """One infer request on its way through the stages: parse, infer, encode, compress."""
@@ -337,7 +333,9 @@ class _Infer:
     def _encode(self, response: InferenceResponse) -> None:
         handler, parsed = self._handler, self._parsed
         assert parsed is not None
-        outputs = choose_outputs(response, parsed.outputs, parsed.is_binary, handler.is_batched, self._lease)
+        outputs = choose_outputs(
+            response, parsed.outputs, parsed.is_binary, handler.dataplane.output_classes, self._lease
+        )
         as_json = [output.tensor for output in outputs if not output.is_binary]
         size = sum(len(tensor.data) for tensor in as_json)
         if size <= LARGE_JSON_BYTES:

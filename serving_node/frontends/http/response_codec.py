@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import orjson
 
+from serving_node.core.metadata import OutputClasses
 from serving_node.core.request import InferenceResponse, Lease
 from serving_node.core.tensor import Tensor
 from serving_node.frontends.classification import classify
@@ -41,7 +42,7 @@ def choose_outputs(
     response: InferenceResponse,
     wanted: tuple[ParsedOutput, ...],
     default_binary: bool,
-    is_batched: Callable[[str, str], bool],
+    output_classes: Callable[[str, str], OutputClasses],
     lease: Lease | None = None,
 ) -> list[Chosen]:
     """Return the requested outputs (all without a request), classified or written to shared memory where asked.
@@ -62,8 +63,7 @@ def choose_outputs(
             continue
         classes = output.parameters.get("classification")
         if classes is not None:
-            batched = is_batched(response.model_name, response.model_version)
-            tensor = classify(tensor, int(classes), batched=batched)
+            tensor = classify(tensor, int(classes), output_classes(response.model_name, response.model_version))
         chosen.append(Chosen(tensor, output.is_binary))
     return chosen
 

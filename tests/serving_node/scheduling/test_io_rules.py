@@ -122,7 +122,7 @@ def test_model_without_batching_takes_the_shape_as_it_is() -> None:
     asked = request(fp32("A", 2, 3))
     plain.check(asked)
     assert asked.batch_size == 1
-    with pytest.raises(InferenceError, match=r"Expected \[2,3\], got \[1,2,3\]\.$"):
+    with pytest.raises(InferenceError, match=r"Expected \[2,3\], got \[1,2,3\]\. $"):
         plain.check(request(fp32("A", 1, 2, 3)))
 
 
