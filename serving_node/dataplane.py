@@ -292,6 +292,7 @@ class DataPlane:
                     pending,
                     model.load_seconds,
                     tags=metric_tags(model.config),
+                    namespace=model.namespace,
                     gpu=only_gpu(model.config),
                 )
         ready = list(series.values())

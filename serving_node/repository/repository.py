@@ -378,6 +378,7 @@ class ModelRepository:
             for _ in range(self._retries + 1):
                 outcome = await self._load_once(polled, version)
                 if not isinstance(outcome, _Failure):
+                    outcome.namespace = key.namespace
                     break
         return outcome
 

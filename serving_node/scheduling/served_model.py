@@ -55,6 +55,7 @@ class ServedModel:
     ``unit`` is the control plane's id of the version under its config, empty on a stand-alone node.
     ``config`` is completed and normalised; ``signature`` is what the model file says, if it says anything.
     ``decoupled``: a request may have any number of responses. ``classes``: how its outputs are classified.
+    ``namespace``: the repository that it is from where names may stand in several, else empty.
     ``resize`` brings the instances to those of another config that differs in nothing else, while requests flow; the
     config is as of the repository. It raises InferenceError and then has changed nothing.
     """
@@ -73,6 +74,7 @@ class ServedModel:
     memory_bytes: int
     decoupled: bool = False
     classes: OutputClasses = _UNLABELLED
+    namespace: str = ""
     resize: Callable[[model_config_pb2.ModelConfig], Awaitable[None]] | None = None
 
     def submit(self, request: InferenceRequest) -> None:
