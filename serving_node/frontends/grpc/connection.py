@@ -51,6 +51,8 @@ _AGE_JITTER = 0.1
 _ACCEPT_ENCODING = (b"grpc-accept-encoding", b"identity,deflate,gzip")
 _NOT_GRPC = encode_headers([(b":status", b"415")])
 _NOT_POST = encode_headers([(b":status", b"405")])
+_NOT_READING = b"the client does not read its answers"
+_TOO_MUCH_WAITS = trailers_only(GrpcStatus.RESOURCE_EXHAUSTED, _NOT_READING.decode())
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,9 @@ class GrpcLimits:
     """What a client may do. Sizes in bytes, times in seconds.
 
     A unary request must be complete within ``request_seconds`` plus a second for each ``min_bytes_per_second``.
-    An answer that waits for the client's flow control is dropped ``answer_seconds`` after its request.
+    An answer that waits for the client's flow control is dropped ``answer_seconds`` after its request. While more than
+    ``max_queued_bytes`` of answers wait no new calls are taken, and when none of them moves for ``stall_seconds`` the
+    connection is cut off.
     """
 
     http2: Http2Limits = field(default_factory=Http2Limits)
@@ -70,6 +74,7 @@ class GrpcLimits:
     min_bytes_per_second: int = 16 * 1024
     write_seconds: float = 120.0
     answer_seconds: float = 600.0
+    stall_seconds: float = 10.0
     max_queued_bytes: int = 256 * 1024 * 1024
 
 
@@ -114,13 +119,13 @@ class GrpcConnection(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self._keep_alive = KeepAlive(limits.keep_alive, self._loop.time())
         self._heard_at = 0.0
+        self._moved_at = self._since = self._loop.time()
         self._retired_at = 0.0
         self._old_at = _random_age(limits.keep_alive)
         self._transport: asyncio.Transport = cast(asyncio.Transport, None)
         self._receiving = False
         self._flush_is_due = False
         self._direct = False
-        self._since = self._loop.time()
         self._write_paused_at = 0.0
 
     # -- asyncio.BufferedProtocol
@@ -199,8 +204,10 @@ class GrpcConnection(asyncio.BufferedProtocol):
         if not http2.started and now - self._since > limits.preface_seconds:
             self.abort()
             return
-        if http2.queued_bytes > limits.max_queued_bytes + self._limits.max_message_bytes:
-            self.abort()
+        if self._moved_at < now - limits.stall_seconds and http2.queued_bytes > limits.max_queued_bytes:
+            http2.cut_off(_NOT_READING)
+            self.flush()
+            self._transport.close()
             return
         if http2.streams:
             self._check_calls(now)
@@ -227,6 +234,8 @@ class GrpcConnection(asyncio.BufferedProtocol):
         if self._heard_at:
             self._keep_alive.heard(self._heard_at)
             self._heard_at = 0.0
+        if http2.has_sent or not http2.queued_bytes:
+            self._moved_at = now
         if http2.has_sent:
             http2.has_sent = False
             self._keep_alive.sent_data()
@@ -251,6 +260,7 @@ class GrpcConnection(asyncio.BufferedProtocol):
         http2 = self.http2
         if http2.has_sent:
             http2.has_sent = False
+            self._moved_at = self._loop.time()
             self._keep_alive.sent_data()
         return not self._keep_alive.is_abusive(self._loop.time(), has_calls=bool(http2.streams))
 
@@ -307,6 +317,9 @@ class GrpcConnection(asyncio.BufferedProtocol):
         method = plan.method
         if method is None:
             self.http2.send_headers(stream, plan.refusal, end=True)
+            return None
+        if self.http2.queued_bytes > self._limits.max_queued_bytes:
+            self.http2.send_headers(stream, _TOO_MUCH_WAITS, end=True)
             return None
         streaming = method.open_stream is not None
         call = GrpcCall(self, stream, self._on_message, streaming=streaming, metadata=headers.fields)

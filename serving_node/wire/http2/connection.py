@@ -175,6 +175,10 @@ class Http2Connection(FrameSender):
             self.retiring = self.shutting_down = True
             self._goaway(NO_ERROR, self._reason)
 
+    def cut_off(self, reason: bytes) -> None:
+        """End the connection because its client asks for too much."""
+        self._die(ENHANCE_YOUR_CALM, reason)
+
     def ping(self) -> None:
         """Ask the client for a sign of life."""
         if self.started and not self.closed:
@@ -183,11 +187,11 @@ class Http2Connection(FrameSender):
     def connection_lost(self) -> None:
         """The socket is gone: reset every stream."""
         self.closed = True
-        streams, self.streams = self.streams, {}
-        for stream in streams.values():
-            stream.finished = True
-            if stream.sink is not None:
-                stream.sink.on_reset(CANCEL)
+        for stream in tuple(self.streams.values()):
+            sink = stream.sink
+            self._forget(stream)
+            if sink is not None:
+                sink.on_reset(CANCEL)
 
     def pause(self, stream: Stream) -> None:
         """Give the client no more credit for this stream: at most one window of data will still come."""
@@ -452,6 +456,8 @@ class Http2Connection(FrameSender):
             self._peer_window = value
             for stream in self.streams.values():
                 stream.send_window += change
+                if stream.queue and stream.send_window > 0:
+                    self._waiting[stream.id] = stream
                 if stream.send_window > MAX_WINDOW:
                     self._die(FLOW_CONTROL_ERROR, b"window too large")
                     return
@@ -512,8 +518,7 @@ class Http2Connection(FrameSender):
             if stream.send_window > MAX_WINDOW:
                 self._stream_error(stream, FLOW_CONTROL_ERROR)
                 return
-            while stream.queue and self._pump(stream):
-                pass
+            self._pump_one(stream)
 
     def _widen(self, increment: int) -> None:
         if self._parked_window is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 
 from serving_node.wire.http2.frames import (
     CONTINUATION,
@@ -44,6 +44,8 @@ class FrameSender:
     def __init__(self, limits: Http2Limits) -> None:
         self.output: list[Buffer] = []
         self.streams: dict[int, Stream] = {}
+        # those that the connection's window holds back, in turn: a tiny window update must cost little
+        self._waiting: OrderedDict[int, Stream] = OrderedDict()
         self.queued_bytes = 0
         self.has_sent = False
         self._limits = limits
@@ -110,8 +112,7 @@ class FrameSender:
                 stream.queue.append(memoryview(part).cast("B"))
         stream.queued += size
         self.queued_bytes += size
-        while stream.queue and self._pump(stream):
-            pass
+        self._pump_one(stream)
 
     def end(self, stream: Stream, trailers: bytes) -> None:
         """End the answer with a block of trailers, after all data."""
@@ -212,11 +213,18 @@ class FrameSender:
 
     def _pump_all(self) -> None:
         """Send what new window space allows: one frame of each waiting stream in turn."""
-        waiting = deque(stream for stream in self.streams.values() if stream.queue)
+        waiting = self._waiting
         while waiting and self._send_window > 0:
-            stream = waiting.popleft()
+            _, stream = waiting.popitem(last=False)
             if self._pump(stream) and stream.queue:
-                waiting.append(stream)
+                waiting[stream.id] = stream
+
+    def _pump_one(self, stream: Stream) -> None:
+        """Send what the windows allow of one stream."""
+        while stream.queue and self._pump(stream):
+            pass
+        if stream.queue and stream.send_window > 0:
+            self._waiting[stream.id] = stream
 
     def _finish(self, stream: Stream) -> None:
         """Our side of the stream is done."""
@@ -234,3 +242,4 @@ class FrameSender:
         stream.queue = None
         stream.on_drained = None
         self.streams.pop(stream.id, None)
+        self._waiting.pop(stream.id, None)

@@ -54,11 +54,11 @@ def feed(call: GrpcCall, data: bytes, cuts: list[int]) -> None:
             call.on_data(memoryview(piece))
 
 
+@pytest.mark.fuzz
 @given(
     messages=st.lists(st.tuples(st.binary(max_size=3000), st.booleans()), max_size=6),
     cuts=st.lists(st.integers(1, 2000), max_size=20),
 )
-@settings(max_examples=200, deadline=None)
 def test_any_split_of_a_stream_gives_its_messages(messages: list[tuple[bytes, bool]], cuts: list[int]) -> None:
     call, got = make_call(streaming=True)
     ended: list[bool] = []
@@ -79,8 +79,8 @@ def test_unary_message_is_given_after_the_half_close(message: bytes, cuts: list[
     assert got == [(message, False)]
 
 
+@pytest.mark.fuzz
 @given(data=st.binary(max_size=200), cuts=st.lists(st.integers(1, 50), max_size=10), streaming=st.booleans())
-@settings(max_examples=200, deadline=None)
 def test_garbage_never_raises(data: bytes, cuts: list[int], streaming: bool) -> None:
     call, _ = make_call(streaming)
     feed(call, data, cuts)

@@ -427,11 +427,11 @@ def test_malformed_requests_are_reset_and_the_connection_lives(headers: list[tup
     assert 3 in peer.sinks
 
 
+@pytest.mark.fuzz
 @given(
     plan=st.lists(st.tuples(st.integers(0, 40000), st.booleans()), min_size=1, max_size=5),
     cuts=st.lists(st.integers(1, 20000), max_size=30),
 )
-@settings(max_examples=150, deadline=None)
 def test_any_split_of_the_bytes_gives_the_same_events(plan: list[tuple[int, bool]], cuts: list[int]) -> None:
     whole, split, client = Peer().start(), Peer().start(), Peer()
     data = b""
@@ -449,8 +449,8 @@ def test_any_split_of_the_bytes_gives_the_same_events(plan: list[tuple[int, bool
     assert split.take() == whole.take()
 
 
+@pytest.mark.fuzz
 @given(st.binary(max_size=400), st.integers(1, 100))
-@settings(max_examples=300, deadline=None)
 def test_garbage_never_raises(data: bytes, cut: int) -> None:
     peer = Peer().start()
     while data:
@@ -468,8 +468,8 @@ FRAMES = st.builds(
 )
 
 
+@pytest.mark.fuzz
 @given(st.lists(FRAMES, max_size=40), st.booleans())
-@settings(max_examples=400, deadline=None)
 def test_random_frames_never_raise_and_keep_the_books(frames: list[bytes], respond: bool) -> None:
     peer = Peer(Http2Limits(max_streams=2)).start()
     for data in frames:
@@ -486,8 +486,8 @@ def test_random_frames_never_raise_and_keep_the_books(frames: list[bytes], respo
     assert len(ends) <= 2 * len(peer.sinks)
 
 
+@pytest.mark.fuzz
 @given(st.lists(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["1", "22"])), max_size=5), max_size=8))
-@settings(max_examples=100, deadline=None)
 def test_decoder_memo_changes_nothing(blocks: list[list[tuple[str, str]]]) -> None:
     encoder, memo = Encoder(), HeaderDecoder(10_000)
     for pairs in blocks:
