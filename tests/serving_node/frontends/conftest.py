@@ -14,7 +14,7 @@ from serving_node.contract.errors import ErrorCode
 from serving_node.contract.proto import grpc_service_pb2, model_config_pb2
 from serving_node.contract.states import ModelState
 from serving_node.core.errors import InferenceError
-from serving_node.core.metadata import IndexEntry, ModelMetadata, ServerMetadata, TensorMetadata
+from serving_node.core.metadata import IndexEntry, ModelMetadata, OutputClasses, ServerMetadata, TensorMetadata
 from serving_node.core.request import InferenceRequest, InferenceResponse
 from serving_node.core.tensor import Tensor
 from serving_node.observability.tracing.settings import TraceChanges
@@ -102,6 +102,10 @@ class FakeDataPlane:
             (TensorMetadata("INPUT0", "FP32", (-1, 4)),),
             (TensorMetadata("OUTPUT0", "FP32", (-1, 4)),),
         )
+
+    def output_classes(self, name: str, version: str) -> OutputClasses:
+        self._known(name)
+        return OutputClasses(has_rows=True)
 
     def model_config(self, name: str, version: str) -> model_config_pb2.ModelConfig:
         self._known(name)
