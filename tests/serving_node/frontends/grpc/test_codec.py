@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,7 +12,7 @@ from serving_node.contract.proto import grpc_service_pb2 as pb
 from serving_node.core.errors import InferenceError
 from serving_node.core.request import InferenceResponse
 from serving_node.core.tensor import Tensor
-from serving_node.frontends.grpc.codec import InferCodec, MalformedMessage, contents_to_raw
+from serving_node.frontends.grpc.codec import InferCodec, MalformedMessage, contents_to_raw, request_id
 
 NAMES = st.text(max_size=8)
 TENSORS = st.lists(st.tuples(NAMES, st.lists(st.integers(0, 300), max_size=3), st.binary(max_size=300)), max_size=4)
@@ -59,13 +60,80 @@ def test_fields_may_come_in_any_order(
         assert [bytes(tensor.data) for tensor in request.inputs] == list(expected.raw_input_contents)
 
 
+@pytest.mark.fuzz
 @given(st.binary(max_size=200))
-@settings(max_examples=500, deadline=None)
 def test_garbage_is_malformed_or_refused(message: bytes) -> None:
     with contextlib.suppress(MalformedMessage, InferenceError):
         codec().decode(message, lambda response: None)
     with contextlib.suppress(MalformedMessage, InferenceError):
         contents_to_raw(message)
+
+
+KEYS = """
+    a timeout priority sequence_id sequence_end triton_x triton_enable_empty_final_response
+    shared_memory_region shared_memory_offset shared_memory_byte_size classification
+""".split()
+PARAMETERS = st.dictionaries(
+    st.sampled_from(KEYS),
+    st.one_of(
+        st.just(pb.InferParameter()),
+        st.integers(-(2**63), 2**63 - 1).map(lambda value: pb.InferParameter(int64_param=value)),
+        st.integers(0, 2**64 - 1).map(lambda value: pb.InferParameter(uint64_param=value)),
+        st.floats().map(lambda value: pb.InferParameter(double_param=value)),
+        st.booleans().map(lambda value: pb.InferParameter(bool_param=value)),
+        st.text(max_size=200).map(lambda value: pb.InferParameter(string_param=value)),
+    ),
+    max_size=3,
+)
+CONTENTS = st.one_of(
+    st.none(),
+    st.builds(
+        pb.InferTensorContents,
+        bool_contents=st.lists(st.booleans(), max_size=2),
+        int_contents=st.lists(st.integers(-(2**31), 2**31 - 1), max_size=2),
+        uint64_contents=st.lists(st.integers(0, 2**64 - 1), max_size=2),
+        fp32_contents=st.lists(st.floats(width=32), max_size=2),
+        bytes_contents=st.lists(st.binary(max_size=4), max_size=2),
+    ),
+)
+INPUTS = st.builds(
+    pb.ModelInferRequest.InferInputTensor,
+    name=NAMES,
+    datatype=st.sampled_from(["", "BOOL", "INT8", "UINT64", "FP16", "FP32", "BF16", "BYTES", "TYPE_FP32"]),
+    shape=st.lists(st.integers(-(2**63), 2**63 - 1), max_size=3),
+    parameters=PARAMETERS,
+    contents=CONTENTS,
+)
+OUTPUTS = st.builds(pb.ModelInferRequest.InferRequestedOutputTensor, name=NAMES, parameters=PARAMETERS)
+REQUESTS = st.builds(
+    pb.ModelInferRequest,
+    model_name=NAMES,
+    id=NAMES,
+    parameters=PARAMETERS,
+    inputs=st.lists(INPUTS, max_size=3),
+    outputs=st.lists(OUTPUTS, max_size=2),
+    raw_input_contents=st.lists(st.binary(max_size=8), max_size=3),
+)
+
+
+@pytest.mark.fuzz
+@given(REQUESTS, st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), max_size=3), st.integers(0, 200))
+def test_damaged_requests_are_malformed_or_refused(
+    request: pb.ModelInferRequest, changes: list[tuple[int, int]], cut: int
+) -> None:
+    whole = request.SerializeToString()
+    damaged = bytearray(whole)
+    for place, value in changes:
+        if damaged:
+            damaged[place % len(damaged)] = value
+    for message in (whole, bytes(damaged), whole[:-cut] if cut else whole):
+        with contextlib.suppress(MalformedMessage, InferenceError):
+            decoded, _ = codec().decode(message, lambda response: None)
+            assert all(isinstance(tensor.data, bytes | memoryview) for tensor in decoded.inputs)
+        with contextlib.suppress(MalformedMessage, InferenceError):
+            contents_to_raw(message)
+    assert request_id(whole) == request.id
+    request_id(bytes(damaged))
 
 
 @given(NAMES, NAMES, TENSORS, st.booleans())
