@@ -144,8 +144,9 @@ class _UnaryInfer:
                 if merged is None:
                     return
                 response = merged
-            if response.error is not None:
-                raise response.error
+            if response.error is not None:  # not raised: its traceback would hold this frame, and so the tensors
+                fail(call, response.error)
+                return
             assert request is not None
             parts, size = self._service.codec.encode(request, response)
         except Exception as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gc
 import http.client
 import json
 import struct
@@ -499,3 +500,19 @@ def test_nodes_that_share_no_memory_still_tell_the_status(
                     change()
                 assert code in str(caught.value)
             assert not client.get_system_shared_memory_status().regions
+
+
+def test_nothing_of_a_request_keeps_its_region_mapped(ports: Ports, regions: tuple[str, str], dataplane: Any) -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        for model in ("echo", "fail", "refuse", "split"):
+            infer(ports.http, [x(place("in"))], [y(place("out"))], model)
+            call_grpc(ports, message([place_of("in")], [place_of("out")], model=model))
+        infer(ports.http, [x(place("in")), x(place("zz"))])
+        dataplane.requests.clear()
+        ports.memory.unregister(RegionKind.SYSTEM, "")
+        maps = Path("/proc/self/maps").read_text()
+    finally:
+        gc.enable()
+    assert [key for key in regions if key.lstrip("/") in maps] == []
