@@ -535,3 +535,16 @@ def test_chunked_request_with_expect(port: int) -> None:
         while chunk := peer.recv(65536):
             answer += chunk
     assert answer.startswith(b"HTTP/1.1 200 OK")
+
+
+@pytest.mark.parametrize("path", ["/v2/models/hold/infer", "/v2/models/hold/generate"])
+def test_leaving_cancels_and_frees_what_is_parsed_elsewhere(
+    port: int, dataplane: Any, connection: http.client.HTTPConnection, path: str
+) -> None:
+    large = json.dumps({**body_of("INT32", [600_000], [1] * 600_000), "INPUT0": [1.0] * 600_000}).encode()
+    head = f"POST {path} HTTP/1.1\r\nContent-Length: {len(large)}\r\n\r\n".encode()
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as client:
+        client.sendall(head + large)
+    status, _, _ = ask(connection, "POST", INFER, large)  # parsed behind the other one
+    assert status == 200
+    assert [request.model_name for request in dataplane.requests if not request.cancelled] == ["echo"]
