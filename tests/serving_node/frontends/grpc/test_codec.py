@@ -69,10 +69,19 @@ def test_garbage_is_malformed_or_refused(message: bytes) -> None:
         contents_to_raw(message)
 
 
-KEYS = """
-    a timeout priority sequence_id sequence_end triton_x triton_enable_empty_final_response
-    shared_memory_region shared_memory_offset shared_memory_byte_size classification
-""".split()
+KEYS = [
+    "a",
+    "timeout",
+    "priority",
+    "sequence_id",
+    "sequence_end",
+    "triton_x",
+    "triton_enable_empty_final_response",
+    "shared_memory_region",
+    "shared_memory_offset",
+    "shared_memory_byte_size",
+    "classification",
+]
 PARAMETERS = st.dictionaries(
     st.sampled_from(KEYS),
     st.one_of(
