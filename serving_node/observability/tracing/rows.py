@@ -70,6 +70,8 @@ def _render(trace_id: int, row: Row, parent_id: int) -> bytes:
 
 def tensor_text(tensor: Tensor) -> str:
     """Return the elements with commas between them: strings in quotes, BOOL as 1 and 0, at most 6 digits of a float."""
+    if not tensor.data:
+        return ""
     if tensor.datatype == "BYTES":
         elements = decode_bytes_elements(tensor.data, tensor.name, int(np.prod(tensor.shape)))
         return ",".join('"' + element.decode("utf-8", "replace") + '"' for element in elements)

@@ -6,11 +6,13 @@ Source: Triton's OpenTelemetry mode, whose names of spans and attributes these a
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import orjson
+import structlog
 from opentelemetry.context import Context
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import SERVICE_NAME, Resource
@@ -26,6 +28,8 @@ from serving_node.observability.tracing.settings import TraceSetting
 if TYPE_CHECKING:
     from serving_node.core.tensor import Tensor
 
+log = structlog.get_logger(__name__)
+
 _MODEL_ACTIVITIES = frozenset(("REQUEST_START", "QUEUE_START", "REQUEST_END"))
 _EXPORT_SECONDS = 10.0
 
@@ -36,8 +40,9 @@ class OpenTelemetrySpans:
     def __init__(self, options: OpenTelemetryOptions) -> None:
         resource = Resource.create({SERVICE_NAME: "triton-inference-server", **dict(options.resource)})
         self._provider = TracerProvider(sampler=ALWAYS_ON, resource=resource, shutdown_on_exit=False)
+        self._exporter = OTLPSpanExporter(endpoint=options.url, timeout=_EXPORT_SECONDS)
         self._processor = BatchSpanProcessor(
-            OTLPSpanExporter(endpoint=options.url, timeout=_EXPORT_SECONDS),
+            self._exporter,
             max_queue_size=options.max_queue_size,
             schedule_delay_millis=options.schedule_delay_ms,
             max_export_batch_size=options.max_export_batch_size,
@@ -76,8 +81,19 @@ class OpenTelemetrySpans:
         return orjson.dumps(headers).decode()
 
     def close(self, timeout_seconds: float) -> None:
-        """Export what waits, for at most so long."""
-        self._processor.force_flush(int(timeout_seconds * 1000))
+        """Export what waits, for at most so long; the rest is dropped.
+
+        The SDK's own methods wait for the collector much longer than they are told to.
+        """
+        flushing = threading.Thread(target=self._flush, name="spans-flush", daemon=True)
+        flushing.start()
+        flushing.join(timeout_seconds)
+        if flushing.is_alive():
+            log.warning("trace.not_exported", reason="the collector does not take the spans")
+            self._exporter.shutdown()  # type: ignore[no-untyped-call]  # ends the attempts; the threads are daemons
+
+    def _flush(self) -> None:
+        self._processor.force_flush()
         self._provider.shutdown()
 
 

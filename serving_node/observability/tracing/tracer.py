@@ -19,6 +19,8 @@ log = structlog.get_logger(__name__)
 
 # Rows of one trace: a stream that sends for hours must not fill the memory.
 _MAX_ROWS = 4096
+# Tensors are copied on the event loop, which must not stand still for long.
+_MAX_TENSOR_BYTES = 16 * 1024 * 1024
 
 
 class SpanSource(Protocol):
@@ -129,11 +131,12 @@ class FileTrace:
             self._rows.append(TimeRow(activity, ns))
 
     def tensors(self, activity: str, tensors: Sequence[Tensor]) -> None:
-        """Note tensors, copied."""
+        """Note tensors, copied; of large ones only name, shape and type."""
         if TraceLevel.TENSORS not in self._setting.level or len(self._rows) >= _MAX_ROWS:
             return
         for tensor in tensors:
-            copy = Tensor(tensor.name, tensor.datatype, tuple(tensor.shape), bytes(tensor.data))
+            data = bytes(tensor.data) if len(tensor.data) <= _MAX_TENSOR_BYTES else b""
+            copy = Tensor(tensor.name, tensor.datatype, tuple(tensor.shape), data)
             self._rows.append(TensorRow(activity, copy))
 
     def context(self) -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
+from structlog.testing import capture_logs
 
 pytest.importorskip("opentelemetry.sdk")
 
@@ -130,6 +133,19 @@ async def test_only_propagated_contexts_with_rate_zero(collector: Collector) -> 
     assert json.loads(run(traced.start("m", {b"traceparent": PARENT})))["traceparent"].endswith("-01")
     await traced.close(20)
     assert len(collector.spans()) == 3
+
+
+async def test_collector_that_does_not_answer_does_not_keep_the_node() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        url = f"http://127.0.0.1:{deaf.getsockname()[1]}/v1/traces"
+        options = TraceOptions(
+            TraceMode.OPENTELEMETRY, TraceLevel.TIMESTAMPS, rate=1, opentelemetry=OpenTelemetryOptions(url=url)
+        )
+        traced = open_tracer(options)
+        run(traced.start("m", {}))
+        with capture_logs() as lines:
+            await asyncio.wait_for(traced.close(0.1), 5)
+    assert [line["event"] for line in lines] == ["trace.not_exported"]
 
 
 async def test_refused_request_is_one_span(collector: Collector) -> None:

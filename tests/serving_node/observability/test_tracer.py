@@ -7,15 +7,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from serving_node.core.tensor import Tensor
+from serving_node.core.tensor import Tensor, encode_bytes_elements
 from serving_node.core.trace import RequestTrace
 from serving_node.observability.tracing.options import OpenTelemetryOptions, TraceLevel, TraceMode, TraceOptions
-from serving_node.observability.tracing.rows import TimeRow, tensor_text
+from serving_node.observability.tracing.rows import BeginRow, TensorRow, TimeRow, render_rows, tensor_text
 from serving_node.observability.tracing.settings import TraceSetting, changes_from_json
 from serving_node.observability.tracing.trace_file import TraceFile
-from serving_node.observability.tracing.tracer import Tracer, open_tracer
+from serving_node.observability.tracing.tracer import FileTrace, Tracer, open_tracer
 
 BOTH = TraceLevel.TIMESTAMPS | TraceLevel.TENSORS
 
@@ -161,6 +163,24 @@ async def test_place_that_cannot_be_written_is_said_once(tmp_path: Path) -> None
 )
 def test_tensor_text(datatype: str, data: np.ndarray[Any, Any], text: str) -> None:
     assert tensor_text(Tensor("t", datatype, data.shape, data.tobytes())) == text
+
+
+@given(st.text(), st.lists(st.binary(max_size=20), max_size=5))
+def test_any_text_makes_json(request_id: str, elements: list[bytes]) -> None:
+    data = encode_bytes_elements(np.array([*elements, None], object)[:-1])
+    tensor = Tensor("t", "BYTES", (len(elements),), data)
+    rendered = render_rows(7, [BeginRow("m", "1", request_id), TensorRow("TENSOR_QUEUE_INPUT", tensor)])
+    begin, row = json.loads(b"[" + rendered + b"]")
+    assert begin.get("request_id", "") == request_id.encode("utf-8", "replace").decode()
+    assert row["tensor"]["data"] == ",".join(f'"{element.decode("utf-8", "replace")}"' for element in elements)
+
+
+def test_large_tensors_are_only_described(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("serving_node.observability.tracing.tracer._MAX_TENSOR_BYTES", 3)
+    assert tensor_text(Tensor("t", "FP32", (1,), b"")) == ""
+    trace = FileTrace(TraceFile(""), TraceSetting(BOTH, 1, -1, 0), 1)
+    trace.tensors("TENSOR_QUEUE_INPUT", [Tensor("x", "FP32", (1,), bytes(4)), Tensor("y", "INT8", (3,), bytes(3))])
+    assert [len(row.tensor.data) for row in trace._rows if isinstance(row, TensorRow)] == [0, 3]
 
 
 def test_tensor_text_of_strings() -> None:
