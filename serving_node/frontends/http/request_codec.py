@@ -210,11 +210,11 @@ def _parse_input(document: Any) -> ParsedInput:
     shape = _shape(document, name)
     if datatype not in NUMPY_DTYPES:
         raise InferenceError(ErrorCode.INVALID_ARG, f"invalid datatype for input {name}")
-    if "data" in document:
-        return ParsedInput(name, datatype, shape, 0, _data_bytes(name, datatype, shape, document["data"]))
-    if "binary_data_size" not in parameters:
-        return ParsedInput(name, datatype, shape, 0, None, _part(parameters))
-    return ParsedInput(name, datatype, shape, _unsigned(parameters, "binary_data_size"), None)
+    if "binary_data_size" in parameters:
+        return ParsedInput(name, datatype, shape, _unsigned(parameters, "binary_data_size"), None)
+    part = _part(parameters)
+    data = _data_bytes(name, datatype, shape, document["data"]) if part is None else None
+    return ParsedInput(name, datatype, shape, 0, data, part)
 
 
 def _shape(document: dict[str, Any], name: str) -> tuple[int, ...]:

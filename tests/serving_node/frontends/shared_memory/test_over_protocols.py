@@ -251,6 +251,12 @@ _ONE_OF = (
             400,
             f"{_ONE_OF} 'binary_data_size' 'shared_memory_region'",
         ),
+        (
+            x({"shared_memory_offset": "0"}, data=[0] * 4),
+            None,
+            500,
+            f"Unable to parse 'shared_memory_offset': {_UNSIGNED}",
+        ),
         (x(place("in")), y(place("zz")), 404, "Unable to find shared memory region: 'zz'"),
         (
             x(place("in")),
