@@ -46,7 +46,7 @@ class InferService:
         self.pool = pool
         self.stopping = False
         self._forwarding = forwarding or None
-        self._compression = compression
+        self.compression = compression
         self.codec = InferCodec(dataplane.output_classes, memory)
 
     def infer(self, call: GrpcCall, message: bytes | memoryview) -> None:
@@ -74,7 +74,7 @@ class InferService:
 
     def answers(self, call: GrpcCall) -> GrpcCall | CompressedAnswers:
         """Return what to answer a call through."""
-        return call if self._compression is None else self._compression.answers(call)
+        return call if self.compression is None else self.compression.answers(call)
 
     def _restart(self, call: GrpcCall, message: bytes | None, error: Exception | None) -> None:
         if call.done:
@@ -152,7 +152,10 @@ class _UnaryInfer:
         except Exception as error:
             fail(call, error)
             return
-        self._service.answers(call).reply(parts, size)
+        if self._service.compression is None:
+            call.reply(parts, size)
+        else:
+            self._service.answers(call).reply(parts, size)
 
 
 def fail(call: GrpcCall, error: Exception) -> None:

@@ -69,21 +69,10 @@ def test_garbage_is_malformed_or_refused(message: bytes) -> None:
         contents_to_raw(message)
 
 
-KEYS = [
-    "a",
-    "timeout",
-    "priority",
-    "sequence_id",
-    "sequence_end",
-    "triton_x",
-    "triton_enable_empty_final_response",
-    "shared_memory_region",
-    "shared_memory_offset",
-    "shared_memory_byte_size",
-    "classification",
-]
+PARTS = ("shared_memory_region", "shared_memory_offset", "shared_memory_byte_size", "classification")
+SPECIAL = ("timeout", "priority", "sequence_id", "sequence_end", "triton_x", "triton_enable_empty_final_response")
 PARAMETERS = st.dictionaries(
-    st.sampled_from(KEYS),
+    st.sampled_from(["a", *PARTS, *SPECIAL]),
     st.one_of(
         st.just(pb.InferParameter()),
         st.integers(-(2**63), 2**63 - 1).map(lambda value: pb.InferParameter(int64_param=value)),
