@@ -7,25 +7,26 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from textwrap import dedent, indent
 
 
 @dataclass(frozen=True)
 class Model:
-    """A config and the file of a Python model."""
+    """A config, the file of a Python model, and files beside them."""
 
     config: str
     code: str
+    files: Mapping[str, str] = field(default_factory=dict)
 
 
-def _tensor(name: str, kind: str, dims: str) -> str:
-    return f'{{ name: "{name}" data_type: TYPE_{kind} dims: [ {dims} ] }}'
+def _tensor(name: str, kind: str, dims: str, more: str = "") -> str:
+    return f'{{ name: "{name}" data_type: TYPE_{kind} dims: [ {dims} ] {more} }}'
 
 
-def _config(batch: int, inputs: list[tuple[str, str, str]], outputs: list[tuple[str, str, str]], more: str = "") -> str:
+def _config(batch: int, inputs: list[tuple[str, ...]], outputs: list[tuple[str, ...]], more: str = "") -> str:
     lines = ['backend: "python"', f"max_batch_size: {batch}"]
     lines += [f"input [ {', '.join(_tensor(*tensor) for tensor in inputs)} ]"]
     lines += [f"output [ {', '.join(_tensor(*tensor) for tensor in outputs)} ]"]
@@ -166,18 +167,15 @@ class TritonPythonModel:
 
 _CLASSES = """
 def answer(self, request, get):
-    batch = get("data_0").shape[0] if get("data_0").ndim == 4 else 1
-    scores = np.tile(np.linspace(0, 1, 1000, dtype=np.float32), (batch, 1))
-    return {"fc6_1": scores.reshape(batch, 1000, 1, 1) if get("data_0").ndim == 4 else scores.reshape(1000, 1, 1)}
+    return {"fc6_1": np.linspace(0, 1, 1000, dtype=np.float32).reshape(1000, 1, 1)}
 """
 
 _DECOUPLED = "model_transaction_policy { decoupled: true }"
 
 
 def _add_sub(kind: str, code: str = _ADD_SUB) -> Model:
-    names = [("INPUT0", kind, "16"), ("INPUT1", kind, "16")]
-    outputs = [(name.replace("IN", "OUT"), kind, "16") for name, kind, _ in names]
-    return Model(_config(8, names, outputs), _code(code, _COMPLETES % kind))
+    inputs, outputs = ([(f"{side}PUT{number}", kind, "16") for number in (0, 1)] for side in ("IN", "OUT"))
+    return Model(_config(8, [*inputs], [*outputs]), _code(code, _COMPLETES % kind))
 
 
 def _sequence(more: str) -> Model:
@@ -209,7 +207,13 @@ MODELS = {
     ),
     "square_int32": Model(_config(0, [("IN", "INT32", "1")], [("OUT", "INT32", "1")], _DECOUPLED), _SQUARE),
     "densenet_onnx": Model(
-        _config(0, [("data_0", "FP32", "3, 224, 224")], [("fc6_1", "FP32", "1000, 1, 1")]), _code(_CLASSES)
+        _config(
+            0,
+            [("data_0", "FP32", "3, 224, 224", "format: FORMAT_NCHW")],
+            [("fc6_1", "FP32", "1000, 1, 1", 'label_filename: "labels.txt"')],
+        ),
+        _code(_CLASSES),
+        {"labels.txt": "".join(f"class {number}\n" for number in range(1000))},
     ),
 }
 
@@ -221,6 +225,8 @@ def write(folder: Path, names: Iterable[str] = tuple(MODELS)) -> Path:
         version.mkdir(parents=True, exist_ok=True)
         (folder / name / "config.pbtxt").write_text(MODELS[name].config)
         (version / "model.py").write_text(MODELS[name].code)
+        for file, text in MODELS[name].files.items():
+            (folder / name / file).write_text(text)
     return folder
 
 

@@ -25,7 +25,15 @@ from .conftest import Serve
 
 A = np.arange(16, dtype=np.int32).reshape(1, 16)
 B = np.full((1, 16), 3, np.int32)
-NAMES = ("simple", "simple_int8", "simple_string", "simple_identity", "custom_identity_int32", "identity_fp32")
+NAMES = (
+    "simple",
+    "simple_int8",
+    "simple_string",
+    "simple_identity",
+    "custom_identity_int32",
+    "identity_fp32",
+    "densenet_onnx",
+)
 
 
 @pytest.fixture(scope="module")
@@ -126,6 +134,14 @@ def test_classes_of_an_output(protocol: tuple[Any, Any]) -> None:
         [b"2.000000:1", b"1.000000:2"],
         [b"7.000000:0", b"6.000000:1"],
     ]
+
+
+def test_classes_have_the_names_of_the_label_file(protocol: tuple[Any, Any]) -> None:
+    library, client = protocol
+    image = library.InferInput("data_0", [3, 224, 224], "FP32")
+    image.set_data_from_numpy(np.zeros((3, 224, 224), np.float32))
+    result = client.infer("densenet_onnx", [image], outputs=wanted(library, "fc6_1", class_count=2))
+    assert result.as_numpy("fc6_1").tolist() == [b"1.000000:999:class 999", b"0.998999:998:class 998"]
 
 
 # -- strings
