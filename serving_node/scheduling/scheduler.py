@@ -351,7 +351,9 @@ class Scheduler:
         try:
             request.on_response(response)
         except Exception:
-            log.exception("scheduler.on_response_failed", model=self._name, version=self._version)
+            log.exception(
+                "scheduler.on_response_failed", model=self._name, version=self._version, request_id=request.id
+            )
 
     def _answer(self, execution: Execution) -> None:
         now_ns = time.monotonic_ns()
@@ -385,7 +387,9 @@ class Scheduler:
             request.on_response(response)
         except Exception:
             # one frontend's bug must not leave the siblings of its batch without an answer
-            log.exception("scheduler.on_response_failed", model=self._name, version=self._version)
+            log.exception(
+                "scheduler.on_response_failed", model=self._name, version=self._version, request_id=request.id
+            )
         if not self._inflight and self._stopping:
             self._drained.set()
 

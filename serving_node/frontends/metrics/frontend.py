@@ -47,7 +47,7 @@ class MetricsFrontend:
             exchange.respond(405, [(b"content-type", b"text/plain")], [b'{"error":"Method Not Allowed"}'])
             return
         if exchange.path.rstrip(b"/") != b"/metrics":
-            exchange.respond(200, [(b"content-type", b"text/plain")])
+            exchange.respond(200, [(b"content-type", b"text/plain; charset=utf-8")])
             return
         task = asyncio.ensure_future(self._answer(exchange))
         self._tasks.add(task)
