@@ -10,6 +10,8 @@ from serving_node.core.errors import InferenceError
 from serving_node.frontends.http_status import HTTP_STATUS_OF
 from serving_node.wire.exchange import Headers, HttpExchange
 
+# What answers without a body say, as Triton's do.
+TEXT_HEADERS: Headers = ((b"content-type", b"text/plain"),)
 JSON_HEADERS: Headers = ((b"content-type", b"application/json"),)
 
 

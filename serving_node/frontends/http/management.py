@@ -16,7 +16,7 @@ from serving_node.core.errors import InferenceError
 from serving_node.core.metadata import TensorMetadata
 from serving_node.dataplane import DataPlane
 from serving_node.frontends.codec_pool import CodecPool
-from serving_node.frontends.http.answers import respond_error, respond_failure, respond_json
+from serving_node.frontends.http.answers import JSON_HEADERS, TEXT_HEADERS, respond_error, respond_failure, respond_json
 from serving_node.frontends.http.json_data import parse_object
 from serving_node.frontends.http.routes import RouteTable
 from serving_node.frontends.load_parameters import LoadParameters
@@ -64,10 +64,10 @@ class ManagementHandlers:
         respond_json(exchange, {"name": server.name, "version": server.version, "extensions": server.extensions})
 
     def _live(self, exchange: HttpExchange, name: str, version: str) -> None:
-        exchange.respond(200 if self._dataplane.server_live() else 400, ())
+        exchange.respond(200 if self._dataplane.server_live() else 400, TEXT_HEADERS)
 
     def _ready(self, exchange: HttpExchange, name: str, version: str) -> None:
-        exchange.respond(200 if self._dataplane.server_ready() else 400, ())
+        exchange.respond(200 if self._dataplane.server_ready() else 400, TEXT_HEADERS)
 
     def _trace(self, exchange: HttpExchange, name: str, version: str) -> None:
         _respond_trace(exchange, self._dataplane.trace_settings(name))
@@ -85,7 +85,7 @@ class ManagementHandlers:
 
     def _model_ready(self, exchange: HttpExchange, name: str, version: str) -> None:
         if self._dataplane.model_ready(name, version):
-            exchange.respond(200, ())
+            exchange.respond(200, TEXT_HEADERS)
         else:
             respond_error(exchange, 400, "Model version not ready")
 
@@ -171,7 +171,7 @@ class ManagementHandlers:
                 respond_error(exchange, 500, "internal error")
         else:
             if not exchange.disconnected:
-                exchange.respond(200, ())
+                exchange.respond(200, JSON_HEADERS)
 
 
 def parse_load(body: bytes | memoryview) -> LoadParameters:
@@ -179,13 +179,15 @@ def parse_load(body: bytes | memoryview) -> LoadParameters:
     parameters = LoadParameters()
     given = parse_object(body).get("parameters", {}) if len(body) else {}
     if not isinstance(given, dict):
-        sentence = "Unable to parse 'parameters': attempt to access JSON non-object as object"
-        raise InferenceError(ErrorCode.INTERNAL, sentence)
+        raise InferenceError(ErrorCode.INTERNAL, "attempt to get members for non-object")
     for name, value in given.items():
-        if name.startswith("file:") and isinstance(value, str):
+        is_file = name.startswith("file:")
+        if (is_file or name == "config") and not isinstance(value, str):
+            raise InferenceError(ErrorCode.INTERNAL, "attempt to access JSON non-string as string")
+        if is_file:
             try:
                 value = base64.b64decode(value, validate=True)
-            except binascii.Error as error:
+            except (binascii.Error, ValueError) as error:
                 sentence = f"failed to decode the base64 content of '{name}': {error}"
                 raise InferenceError(ErrorCode.INVALID_ARG, sentence) from error
         parameters.add(name, value)

@@ -9,7 +9,7 @@ from typing import Any
 
 from serving_node.contract.errors import ErrorCode
 from serving_node.core.errors import InferenceError
-from serving_node.frontends.http.answers import respond_json
+from serving_node.frontends.http.answers import JSON_HEADERS, respond_json
 from serving_node.frontends.http.json_data import parse_json
 from serving_node.frontends.http.routes import RouteTable
 from serving_node.frontends.restricted_access import ApiCategory
@@ -44,7 +44,7 @@ class SharedMemoryHandlers:
         offset = _unsigned(document["offset"]) if "offset" in document else 0
         byte_size = _unsigned(_field(document, "byte_size"))
         self._memory.register_system(name, key, offset, byte_size)
-        exchange.respond(200, ())
+        exchange.respond(200, JSON_HEADERS)
 
     def _register_cuda(self, exchange: HttpExchange, name: str, version: str) -> None:
         self._memory.check_registration(RegionKind.CUDA, name)
@@ -60,11 +60,11 @@ class SharedMemoryHandlers:
             sentence = "'raw_handle' must be a valid base64 encoded cudaIpcMemHandle_t"
             raise InferenceError(ErrorCode.INVALID_ARG, sentence)
         self._memory.register_cuda(name, handle, device, byte_size)
-        exchange.respond(200, ())
+        exchange.respond(200, JSON_HEADERS)
 
     def _unregister(self, kind: RegionKind, exchange: HttpExchange, name: str, version: str) -> None:
         self._memory.unregister(kind, name)
-        exchange.respond(200, ())
+        exchange.respond(200, JSON_HEADERS)
 
 
 def _field(document: Any, key: str) -> Any:
