@@ -228,17 +228,16 @@ def infer_cases(
     request_id: str = "",
     parameters: Mapping[str, Any] | None = None,
     version: str = "",
-    differences: Mapping[str, str] | None = None,
+    models: tuple[str, ...] | None = None,
     **of_case: Any,
 ) -> list[Case]:
-    """Return one case per form of the same request; ``differences`` by form."""
+    """Return one case per form of the same request."""
     return [
         Case(
             f"{id}-{form}",
             (step(form, model, inputs, outputs, id=request_id, parameters=parameters, version=version),),
-            models=of_case.get("models", (model,)),
-            difference=(differences or {}).get(form, of_case.get("difference", "")),
-            **{name: value for name, value in of_case.items() if name not in ("models", "difference")},
+            models=(model,) if models is None else models,
+            **of_case,
         )
         for form in forms
     ]

@@ -10,9 +10,9 @@ from tests.differential.steps import Answer
 
 _ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
 _PARSER = re.compile(r"(failed to parse the request JSON buffer:) .*", re.DOTALL)
-# the import machinery's own frames in a traceback, and folders of models that were loaded from a request's files
-_IMPORTING = re.compile(r"\n  [^\n]*importlib[^\n]*(?=\n|$)")
-_FILES = re.compile(r"/tmp/folder\w{6}|/[\w/.-]*/overrides?-?[\w-]*(?=/\d+/model\.py)")
+# frames of the import machinery and of the server's own library in a traceback; folders of files from requests
+_IMPORTING = re.compile(r"\n  [^\n]*(?:importlib|triton_python_backend_utils\.py)[^\n]*(?=\n|$)")
+_FILES = re.compile(r"/tmp/folder\w{6}|/tmp/flotilla-model-\w{8}/[\w-]+")
 _TIMES = {"ns", "last_inference"}
 
 

@@ -14,9 +14,10 @@ from tests.differential.cases import (
     shared_memory,
     transport,
 )
+from tests.differential.differences import with_differences
 from tests.differential.steps import Case
 
-GROUPS: dict[str, tuple[Case, ...]] = {
+_CASES: dict[str, tuple[Case, ...]] = {
     "infer": infer.CASES,
     "bad_requests": bad_requests.CASES,
     "http": transport.CASES_HTTP,
@@ -35,4 +36,5 @@ GROUPS: dict[str, tuple[Case, ...]] = {
     "later": scheduling.CASES_LATER,
     "other_servers": other_servers.CASES,
 }
+GROUPS = {group: with_differences(cases) for group, cases in _CASES.items()}
 ALL = tuple(case for cases in GROUPS.values() for case in cases)

@@ -226,6 +226,9 @@ def _overrides() -> list[Case]:
         _own(
             "override-stays",
             lambda m: (
+                # what Python leaves beside a model at its first load counts as a change of the model there
+                load(m),
+                *_gone(m),
                 load(m, {"config": _config(max_batch_size=3)}),
                 load(m),
                 _shown(m),
@@ -398,6 +401,8 @@ def _disk() -> list[Case]:
         _own(
             "instances-change",
             lambda m: (
+                load(m),
+                *_gone(m),
                 load(m),
                 _ask(m),
                 Write(f"{m}/config.pbtxt", grown.replace("count: 1", "count: 2")),
