@@ -12,6 +12,8 @@ from serving_node.wire.memory import keep_large_buffers
 # One read is at most this many bytes; larger messages are received into a buffer of their own.
 RECEIVE_BYTES = 256 * 1024
 _TICK_SECONDS = 1.0
+# Until the handshake is done nobody counts the connection.
+_HANDSHAKE_SECONDS = 10.0
 
 
 class Connection(Protocol):
@@ -59,7 +61,13 @@ class Listener:
         loop = asyncio.get_running_loop()
         keep_large_buffers()
         self._server = await loop.create_server(
-            self._make, host, port, ssl=tls, backlog=1024, reuse_port=reuse_port or None
+            self._make,
+            host,
+            port,
+            ssl=tls,
+            ssl_handshake_timeout=_HANDSHAKE_SECONDS if tls else None,
+            backlog=1024,
+            reuse_port=reuse_port or None,
         )
         self._timer = loop.call_later(_TICK_SECONDS, self._tick, loop)
         return self._server

@@ -135,3 +135,12 @@ def test_strangers_to_the_authority_are_kept_out(serve: Serve, tmp_path: Path) -
     plain = http.client.HTTPConnection("localhost", port, timeout=30)
     with pytest.raises((http.client.BadStatusLine, ConnectionError)):
         look(plain)
+
+
+def test_two_may_share_a_port(dataplane: Any, loop_thread: Any) -> None:
+    first, second = (loop_thread.call(lambda: HttpFrontend(dataplane)) for _ in range(2))
+    port = loop_thread.run(first.serve("localhost", 0, reuse_port=True)).sockets[0].getsockname()[1]
+    loop_thread.run(second.serve("localhost", port, reuse_port=True))
+    loop_thread.run(first.stop(1.0))
+    assert ask(port, "GET", "/v2/health/live")[0] == 200
+    loop_thread.run(second.stop(1.0))
