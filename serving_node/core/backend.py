@@ -119,6 +119,9 @@ class LoopInstance(Protocol):
     def usable(self) -> bool:
         """Return whether batches can be given now; False while what runs the model is being replaced."""
 
+    def busy(self) -> bool:
+        """Return whether a request that was begun has not had its final response."""
+
     def gone(self) -> InferenceError | None:
         """Return why nothing can run for a while, None when the instance is usable or will be soon."""
 

@@ -110,6 +110,11 @@ class LoopRunner:
         """Whether a batch runs."""
         return bool(self._batches)
 
+    @property
+    def owes(self) -> bool:
+        """Whether a batch runs, or a request of an earlier one has not had its final response."""
+        return bool(self._batches) or self.instance.busy()
+
     def room(self) -> int:
         """Return how many batches the instance should be given now: one when it is idle, or enough to stay busy."""
         if not self.instance.usable():

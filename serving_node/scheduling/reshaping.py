@@ -56,6 +56,7 @@ class ReshapingLoopInstance:
         self.begin = instance.begin
         self.depth = instance.depth
         self.usable = instance.usable
+        self.busy = instance.busy
         self.gone = instance.gone
         self.ready = instance.ready
         self.detach = instance.detach

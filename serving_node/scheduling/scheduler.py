@@ -90,20 +90,19 @@ class Scheduler:
     def set_instances(
         self, added: Sequence[InstanceThread | LoopRunner], removed: Sequence[InstanceThread | LoopRunner]
     ) -> None:
-        """Run batches on other instances from now on; those removed end as soon as their batch is over."""
+        """Run batches on other instances from now on; those removed end as soon as all that they run is answered."""
         for instance in added:
             self._start(instance)
         with self._lock:
             self._instances = (*(one for one in self._instances if one not in removed), *added)
-            resting = [one for one in self._idle if one in removed]
+            resting = [one for one in self._idle if one in removed and not (isinstance(one, LoopRunner) and one.owes)]
             self._leaving.update(one for one in removed if one not in resting)
             self._idle = [*added, *(one for one in self._idle if one not in removed)]
         self._sole = self._sole_runner()
-        # one that is not idle and not busy is being replaced, and has no batch that would end it
-        resting += [one for one in removed if isinstance(one, LoopRunner) and not one.busy and one not in resting]
         for instance in resting:
             instance.stop()
             self._end(instance)
+        self._end_quiet()
         self._down = self._gone()
         self._pump()
 
@@ -120,6 +119,12 @@ class Scheduler:
             instance.start(self._runner_done, self._respond_apart, self._runner_changed)
         else:
             instance.start(self._batch_done)
+
+    def _end_quiet(self) -> None:
+        """End the instances of the loop that are to leave and have answered everything, or are being replaced."""
+        for runner in [one for one in self._leaving if isinstance(one, LoopRunner) and not one.owes]:
+            runner.stop()
+            self._end(runner)
 
     def _end(self, instance: InstanceThread | LoopRunner) -> None:
         """Free an instance that was stopped, in the background."""
@@ -306,9 +311,8 @@ class Scheduler:
         else:
             for released in self._order.finish(batch.ticket, execution):
                 self._answer(released)
-        if is_leaving and not runner.busy:
-            runner.stop()
-            self._end(runner)
+        if is_leaving:
+            self._end_quiet()
 
     def _runner_changed(self, runner: LoopRunner) -> None:
         """Use an instance that came back, leave out one that went; when all are gone, let nobody wait for them."""
@@ -347,6 +351,9 @@ class Scheduler:
             self._respond(request, response)
             if request.trace is not None:
                 self._marks.answered_apart(request)
+            if self._leaving:
+                # later: the instance has not yet crossed this request off
+                self._loop.call_soon(self._end_quiet)
             return
         try:
             request.on_response(response)

@@ -136,6 +136,10 @@ class PythonInstance:
         """Return whether there is a live worker."""
         return self._worker is not None
 
+    def busy(self) -> bool:
+        """Return whether the worker owes a response."""
+        return self._worker is not None and self._worker.exchange.busy
+
     def gone(self) -> InferenceError | None:
         """Return why there will be no worker for a while."""
         return self._reason

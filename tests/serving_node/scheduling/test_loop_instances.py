@@ -24,6 +24,7 @@ class Played:
     def __init__(self, depth: int = 1) -> None:
         self.ahead = depth
         self.running: list[Execution] = []
+        self.owed = 0
         self.lives = True
         self.reason: InferenceError | None = None
         self.says_ready = True
@@ -46,6 +47,9 @@ class Played:
 
     def usable(self) -> bool:
         return self.lives
+
+    def busy(self) -> bool:
+        return bool(self.running or self.owed)
 
     def gone(self) -> InferenceError | None:
         return self.reason
@@ -279,3 +283,32 @@ async def test_a_queued_request_that_is_cancelled_is_answered_without_running() 
     instance.finish()
     assert client.ids == ["b", "a"] and not instance.running
     assert statistics.failures[FailureReason.CANCELED] == 1
+
+
+async def test_instance_that_leaves_answers_what_it_owes_first() -> None:
+    old, new, client = Played(), Played(), Client()
+    runner = LoopRunner("m_0_0", old)
+    scheduler = Scheduler(name="m", version=1, policy=None, instances=[runner], statistics=ModelStatistics())
+    (request,) = submit(scheduler, client, "a")
+    old.owed = 1
+    old.finish(apart=True)
+    scheduler.set_instances([LoopRunner("m_0_1", new)], [runner])
+    submit(scheduler, client, "b")
+    new.finish()
+    assert client.ids == ["b"] and not old.detached, "a has no response yet"
+    old.events.responded(request, InferenceResponse("", "", flag_only=True))
+    old.owed = 0
+    await asyncio.sleep(0)
+    assert client.ids == ["b", "a"] and old.detached
+    await scheduler.close(5.0)
+    assert old.closed and new.closed
+
+
+async def test_instance_that_is_being_replaced_leaves_at_once() -> None:
+    old, new = Played(), Played()
+    runner = LoopRunner("m_0_0", old)
+    scheduler = Scheduler(name="m", version=1, policy=None, instances=[runner], statistics=ModelStatistics())
+    old.die()
+    scheduler.set_instances([LoopRunner("m_0_1", new)], [runner])
+    assert old.detached and scheduler.ready()
+    await scheduler.close(5.0)
