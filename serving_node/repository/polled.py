@@ -10,7 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from serving_node.contract.errors import ContractError
-from serving_node.contract.model_config import detect_backend, normalise, parse_json, parse_pbtxt, validate
+from serving_node.contract.model_config import (
+    detect_backend,
+    normalise,
+    parse_json,
+    parse_pbtxt,
+    validate_in_repository,
+)
 from serving_node.contract.proto.model_config_pb2 import ModelConfig
 from serving_node.repository import local
 from serving_node.repository.checksums import check_files
@@ -94,7 +100,7 @@ def _polled(
     check_files(config, folder.path)
     try:
         config = detect_backend(config, folder.files, model_name=folder.name)
-        validate(config, model_name=folder.name, require_tensors=not rules.auto_complete)
+        validate_in_repository(config, folder.name)
         fixed = normalise(config, gpu_count=None)
     except ContractError as error:
         raise PollError(error.message) from error

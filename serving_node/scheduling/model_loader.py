@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Literal
 import structlog
 
 from serving_node.contract.errors import ContractError, ErrorCode
-from serving_node.contract.model_config import check_signature, complete, normalise, validate
+from serving_node.contract.model_config import (
+    check_signature,
+    complete,
+    normalise,
+    validate,
+    validate_instances,
+)
 from serving_node.contract.model_config.autocomplete_python import complete_from_model
 from serving_node.contract.proto.model_config_pb2 import ModelConfig
 from serving_node.core.backend import (
@@ -233,10 +239,10 @@ class _Loader:
 
     def warm(self, opened: _Opened) -> None:
         """Warm up every instance."""
-        for _, instance in opened.instances:
-            # models of one's own may do anything with a request that nobody sent
-            zeros = not isinstance(opened.model, SelfDescribing)
-            warm_up(instance, opened.rules, opened.config, self.folder, zeros=zeros)
+        # models of one's own may do anything with a request that nobody sent
+        zeros = not isinstance(opened.model, SelfDescribing)
+        for label, instance in opened.instances:
+            warm_up(instance, opened.rules, opened.config, self.folder, name=label, zeros=zeros)
 
     def _open_model(self, backend: Backend, draft: ModelConfig, devices: list[tuple[str, Device]]) -> BackendModel:
         source = ModelSource(
@@ -262,7 +268,8 @@ class _Loader:
                 if described is not None:
                     config = complete_from_model(config, described, self.name)
             config = normalise(config, gpu_count=self.gpu_count)
-            validate(config, model_name=self.name)
+            # a model without inputs or outputs is strange, but only a file can tell that it has some
+            validate(config, model_name=self.name, gpu_count=self.gpu_count, require_tensors=signature is not None)
             mismatches = check_signature(config, signature) if signature is not None else []
         except ContractError as error:
             raise InferenceError(ErrorCode.INVALID_ARG, error.message) from error
@@ -272,6 +279,8 @@ class _Loader:
 
     def _normalised(self, config: ModelConfig) -> ModelConfig:
         try:
-            return normalise(config, gpu_count=self.gpu_count)
+            draft = normalise(config, gpu_count=self.gpu_count)
+            validate_instances(draft, gpu_count=self.gpu_count)
+            return draft
         except ContractError as error:
             raise InferenceError(ErrorCode.INVALID_ARG, error.message) from error

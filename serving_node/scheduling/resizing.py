@@ -16,7 +16,7 @@ import structlog
 from serving_node.contract.errors import ContractError, ErrorCode
 from serving_node.contract.model_config import normalise, validate
 from serving_node.contract.proto.model_config_pb2 import ModelConfig, ModelInstanceGroup
-from serving_node.core.backend import BackendInstance, BackendModel, Device, DeviceKind, LoopInstance
+from serving_node.core.backend import BackendInstance, BackendModel, Device, DeviceKind, LoopInstance, SelfDescribing
 from serving_node.core.errors import InferenceError
 from serving_node.scheduling.instances import InstanceThread, LoopRunner
 from serving_node.scheduling.io_rules import IoRules
@@ -139,7 +139,7 @@ class Resizer:
                 final.ClearField(field)
             final.instance_group.extend(wanted.instance_group)
             final.version_policy.CopyFrom(wanted.version_policy)
-            validate(final, model_name=final.name)
+            validate(final, model_name=final.name, gpu_count=self._gpu_count, require_tensors=False)
         except ContractError as error:
             raise InferenceError(ErrorCode.INVALID_ARG, error.message) from error
         if not placements(final):
@@ -155,8 +155,9 @@ class Resizer:
             for placement in wanted:
                 instance = self._model.create_instance(placement.device, config, placement.label)
                 made.append((placement, reshaping(instance, self._rules)))
-            for _, instance in made:
-                warm_up(instance, self._rules, config, self._folder)
+            zeros = not isinstance(self._model, SelfDescribing)
+            for placement, instance in made:
+                warm_up(instance, self._rules, config, self._folder, name=placement.label, zeros=zeros)
         except BaseException:
             for _, instance in made:
                 instance.close()

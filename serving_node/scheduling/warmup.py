@@ -15,7 +15,7 @@ import structlog
 from serving_node.contract.datatypes import wire_name
 from serving_node.contract.errors import ErrorCode
 from serving_node.core.backend import BackendInstance, LoopInstance
-from serving_node.core.errors import InferenceError
+from serving_node.core.errors import InferenceError, request_error
 from serving_node.core.request import InferenceRequest, InferenceResponse
 from serving_node.core.tensor import NUMPY_DTYPES, Tensor, encode_bytes_elements
 from serving_node.scheduling.batch import Batch
@@ -34,53 +34,85 @@ def warm_up(
     config: ModelConfig,
     model_directory: Path,
     *,
-    zeros: bool = True,
+    name: str,
+    zeros: bool,
 ) -> None:
-    """Run the config's warm-up samples, then with ``zeros`` one request of zeros. Blocks.
+    """Run the config's warm-up samples, then with ``zeros`` one request of zeros. Blocks. ``name``: the instance's.
 
     Raises:
-        InferenceError: a sample of the config failed. The request of zeros may fail: not every model accepts zeros.
+        InferenceError: a sample of the config does not fit the model or failed. The request of zeros may fail: not
+            every model accepts zeros.
     """
-    for sample in config.model_warmup:
-        if sample.batch_size < 1:
-            continue
+    samples = [
+        (sample, [_sample_request(sample, rules, model_directory) for _ in range(sample.batch_size)])
+        for sample in config.model_warmup
+        if sample.batch_size > 0
+    ]
+    for sample, requests in samples:
+        for _ in range(max(1, sample.count)):
+            failures = _failures(instance, requests, rules, name)
+            if failures:
+                sentence = f"failed to run warmup sample '{sample.name}': {'; '.join(failures)}"
+                raise InferenceError(ErrorCode.INVALID_ARG, sentence)
+    if zeros:
         try:
-            for _ in range(max(1, sample.count)):
-                requests = [_sample_request(sample, rules, model_directory) for _ in range(sample.batch_size)]
-                _run(instance, requests)
+            failures = _failures(instance, [_zero_request(rules)], rules, name)
         except InferenceError as error:
-            sentence = f"failed to run warmup sample '{sample.name}': {error.message}"
-            raise InferenceError(ErrorCode.INVALID_ARG, sentence) from error
-    if not zeros:
-        return
-    try:
-        _run(instance, [_zero_request(rules)])
-    except InferenceError as error:
-        log.info("model.zeros_refused", model=rules.model, reason=error.message)
+            failures = [error.message]
+        if failures:
+            log.info("model.zeros_refused", model=rules.model, reason=failures[0])
 
 
-def _run(instance: BackendInstance | LoopInstance, requests: list[InferenceRequest]) -> None:
+def _failures(
+    instance: BackendInstance | LoopInstance, requests: list[InferenceRequest], rules: IoRules, name: str
+) -> list[str]:
+    """Run a batch and return what went wrong, a sentence for each request that failed."""
     rows = sum(request.batch_size for request in requests)
-    execution = execute(instance, Batch(requests, rows))
-    for result in execution.results:
-        if isinstance(result, InferenceError):
-            raise result
+    if rows > rules.max_batch_size > 0:
+        return [f"batch size {rows} for '{name}', max allowed is {rules.max_batch_size}"] * len(requests)
+    try:
+        execution = execute(instance, Batch(requests, rows))
+    except InferenceError as error:
+        return [error.message] * len(requests)
+    return [result.message for result in execution.results if isinstance(result, InferenceError)]
 
 
 def _sample_request(sample: ModelWarmup, rules: IoRules, model_directory: Path) -> InferenceRequest:
     rows = (1,) if rules.max_batch_size > 0 else ()
+    known = {rule.name for rule in rules.inputs}
     tensors: list[Tensor] = []
-    for name, source in sample.inputs.items():
-        datatype, shape = wire_name(source.data_type), rows + tuple(source.dims)
-        kind = source.WhichOneof("input_data_type")
-        if kind == "random_data":
-            data = _random_bytes(datatype, prod(shape))
-        elif kind == "input_data_file":
-            data = _file_bytes(model_directory, source.input_data_file)
-        else:
-            data = _zero_bytes(datatype, prod(shape))
-        tensors.append(Tensor(name, datatype, shape, data))
+    for name, source in sorted(sample.inputs.items()):
+        dims = tuple(source.dims)
+        if any(dim < 0 for dim in dims):
+            sentence = f"warmup setting expects all variable-size dimensions are specified for input '{name}'"
+            raise InferenceError(ErrorCode.INVALID_ARG, sentence)
+        data = _sample_bytes(name, source, model_directory)
+        if name in known:  # others are for what the server itself adds, such as the controls of sequences
+            tensors.append(Tensor(name, wire_name(source.data_type), rows + dims, data))
     return _checked(rules, tensors)
+
+
+def _sample_bytes(name: str, source: ModelWarmup.Input, model_directory: Path) -> bytes:
+    datatype, elements = wire_name(source.data_type), prod(source.dims)
+    kind = source.WhichOneof("input_data_type")
+    if kind == "zero_data":
+        return _zero_bytes(datatype, elements)
+    if kind == "random_data":
+        return _random_bytes(datatype, elements)
+    if kind != "input_data_file":
+        sentence = f"warmup setting expects input '{name}' to have input_data_type set"
+        raise request_error(ErrorCode.INVALID_ARG, "", sentence)
+    data = _file_bytes(model_directory, source.input_data_file)
+    if datatype == "BYTES":
+        return data
+    size = NUMPY_DTYPES[datatype].itemsize * elements
+    if size > len(data):
+        sentence = (
+            f"warmup setting expects {size} bytes, but the data provided from {source.input_data_file} only has"
+            f" {len(data)} bytes"
+        )
+        raise request_error(ErrorCode.INVALID_ARG, "", sentence)
+    return data[:size]
 
 
 def _zero_request(rules: IoRules) -> InferenceRequest:
@@ -127,7 +159,7 @@ def _file_bytes(model_directory: Path, filename: str) -> bytes:
         return path.read_bytes()
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        raise InferenceError(ErrorCode.INVALID_ARG, f"cannot read warmup file '{filename}': {reason}") from error
+        raise InferenceError(ErrorCode.INTERNAL, f"failed to open text file for read {path}: {reason}") from error
 
 
 def _ignore(response: InferenceResponse) -> None:

@@ -37,7 +37,7 @@ def test_an_onnx_model_gets_all_defaults() -> None:
 @pytest.mark.parametrize(
     ("given_policy", "expected"),
     [
-        ("", "latest { num_versions: 1 }"),
+        ("", ""),
         ("latest {}", "latest { num_versions: 1 }"),
         ("latest { num_versions: 3 }", "latest { num_versions: 3 }"),
         ("all {}", "all {}"),

@@ -99,11 +99,6 @@ BROKEN = [
         "sequence batching control tensor 'START' is specified for multiple control kinds for m",
     ),
     (
-        _control('name: "X"'),
-        "sequence_batching.control_input[0].name",
-        "sequence batching control tensor 'X' is also an input of the model for m",
-    ),
-    (
         _control(START, START.replace('"START"', '"OTHER"')),
         "sequence_batching.control_input[1].control[0]",
         "sequence batching specifies multiple CONTROL_SEQUENCE_START tensors for m",
@@ -454,7 +449,7 @@ def test_a_broken_rule_is_named_in_tritons_words(text: str, field: str, message:
             "kind: KIND_GPU gpus: 42",
             2,
             "instance group m_0 of model m specifies invalid or unsupported gpu id 42. GPUs with at least the minimum "
-            "required CUDA compute compatibility are: 0, 1",
+            "required CUDA compute compatibility of 6.000000 are: 0, 1",
         ),
         ("gpus: 1", 1, "instance group m_0 of model m has kind KIND_CPU but specifies one or more GPUs"),
     ],

@@ -5,7 +5,12 @@ from serving_node.contract.model_config.json_form import canonical_json, parse_j
 from serving_node.contract.model_config.normalisation import normalise
 from serving_node.contract.model_config.pbtxt import parse_pbtxt, to_pbtxt
 from serving_node.contract.model_config.platforms import detect_backend
-from serving_node.contract.model_config.validation import problems, validate
+from serving_node.contract.model_config.validation import (
+    problems,
+    validate,
+    validate_in_repository,
+    validate_instances,
+)
 from serving_node.contract.proto.model_config_pb2 import ModelConfig
 
 __all__ = [
@@ -22,4 +27,6 @@ __all__ = [
     "to_json",
     "to_pbtxt",
     "validate",
+    "validate_in_repository",
+    "validate_instances",
 ]

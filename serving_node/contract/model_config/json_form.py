@@ -24,6 +24,14 @@ _INTEGERS = (
     FieldDescriptor.CPPTYPE_UINT64,
 )
 _FLOATS = (FieldDescriptor.CPPTYPE_FLOAT, FieldDescriptor.CPPTYPE_DOUBLE)
+# 64-bit integers that Triton leaves as protobuf writes them in JSON, as strings.
+_LEFT_AS_TEXT = frozenset(
+    {
+        "inference.ModelInstanceGroup.SecondaryDevice.device_id",
+        "inference.ModelOptimizationPolicy.Cuda.GraphSpec.Shape.dim",
+        "inference.ModelSequenceBatching.InitialState.dims",
+    }
+)
 _WHOLE = re.compile(r"-?[0-9]{1,20}")
 _SAFE_INTEGER = 2**53 - 1
 
@@ -31,8 +39,8 @@ _SAFE_INTEGER = 2**53 - 1
 def parse_json(document: str | dict[str, Any]) -> ModelConfig:
     """Return the config that a JSON text or a parsed JSON object describes.
 
-    Lenient where Triton is (see ``lenient_json``; enum names in any case; integers as strings; camelCase names; null is
-    absent) and strict on unknown fields.
+    Lenient where Triton is (see ``lenient_json``; enum names in any case; integers as strings; camelCase names; one
+    value for a list of one; null is absent) and strict on unknown fields.
 
     Raises:
         ContractError: syntax, an unknown field or a value of the wrong type; ``field`` is its path.
@@ -53,7 +61,7 @@ def to_json(config: ModelConfig, *, defaults: bool = True) -> dict[str, Any]:
     document = json_format.MessageToDict(
         config, preserving_proto_field_name=True, always_print_fields_with_no_presence=defaults
     )
-    return _numbers(ModelConfig.DESCRIPTOR, document)
+    return _numbers(ModelConfig.DESCRIPTOR, document, _LEFT_AS_TEXT if defaults else frozenset())
 
 
 def canonical_json(config: ModelConfig) -> bytes:
@@ -64,18 +72,22 @@ def canonical_json(config: ModelConfig) -> bytes:
     return rfc8785.dumps(_strings_for_large(to_json(config, defaults=False)))
 
 
-def _numbers(descriptor: Descriptor, document: dict[str, Any]) -> dict[str, Any]:
-    """Return protobuf's own JSON with integers as numbers and fields in the order of the proto file."""
-    return {field.name: _number(field, document[field.name]) for field in descriptor.fields if field.name in document}
+def _numbers(descriptor: Descriptor, document: dict[str, Any], left: frozenset[str]) -> dict[str, Any]:
+    """Return protobuf's own JSON with integers as numbers, but for those ``left``, and fields in the file's order."""
+    return {
+        field.name: document[field.name] if field.full_name in left else _number(field, document[field.name], left)
+        for field in descriptor.fields
+        if field.name in document
+    }
 
 
-def _number(field: FieldDescriptor, value: Any) -> Any:
+def _number(field: FieldDescriptor, value: Any, left: frozenset[str]) -> Any:
     if entry := map_fields(field):
-        return {key: _number(entry[1], item) for key, item in value.items()}
+        return {key: _number(entry[1], item, left) for key, item in value.items()}
     if isinstance(value, list):
-        return [_number(field, item) for item in value]
+        return [_number(field, item, left) for item in value]
     if field.message_type is not None:
-        return _numbers(field.message_type, value)
+        return _numbers(field.message_type, value, left)
     return int(value) if field.cpp_type in _INTEGERS else value
 
 
@@ -116,7 +128,9 @@ def _set(message: Message, field: FieldDescriptor, value: Any, path: str) -> Non
         _set_map(getattr(message, field.name), entry, value, path)
     elif field.is_repeated:
         if not isinstance(value, list | tuple):
-            raise ContractError(f"{path} must be a list", field=path)
+            if isinstance(value, dict):
+                raise ContractError(f"{path} must be a list", field=path)
+            value = [value]
         target = getattr(message, field.name)
         for index, item in enumerate(value):
             place = f"{path}[{index}]"

@@ -19,7 +19,8 @@ def normalise(config: ModelConfig, *, gpu_count: int | None = 0) -> ModelConfig:
     result = ModelConfig()
     result.CopyFrom(config)
     policy = result.version_policy
-    if policy.WhichOneof("policy_choice") in (None, "latest") and not policy.latest.num_versions:
+    chosen = policy.WhichOneof("policy_choice")
+    if (chosen == "latest" and not policy.latest.num_versions) or not config.HasField("version_policy"):
         policy.latest.num_versions = 1
     fill_backend(result)
     _fill_scheduling(result)

@@ -51,7 +51,8 @@ def fill_backend(config: ModelConfig) -> None:
     if not config.platform:
         config.platform = _default_platform(config.backend, config.default_model_filename)
     if not config.default_model_filename:
-        pair = (config.backend, config.platform)
+        # models in Python may call themselves any platform
+        pair = (config.backend, "" if config.backend == "python" else config.platform)
         config.default_model_filename = next((name for name, known in _FILES.items() if known == pair), "")
 
 

@@ -86,7 +86,6 @@ def sequence_problems(config: ModelConfig) -> Iterator[ContractError]:
 
 
 def _control_input_problems(config: ModelConfig) -> Iterator[ContractError]:
-    inputs = {tensor.name for tensor in config.input}
     seen: set[str] = set()
     for index, control_input in enumerate(config.sequence_batching.control_input):
         field = f"sequence_batching.control_input[{index}].name"
@@ -97,11 +96,6 @@ def _control_input_problems(config: ModelConfig) -> Iterator[ContractError]:
             yield ContractError(
                 f"sequence batching control tensor '{tensor}' is specified for multiple control kinds for "
                 f"{config.name}",
-                field=field,
-            )
-        elif tensor in inputs:
-            yield ContractError(
-                f"sequence batching control tensor '{tensor}' is also an input of the model for {config.name}",
                 field=field,
             )
         seen.add(tensor)

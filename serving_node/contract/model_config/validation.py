@@ -17,6 +17,9 @@ from serving_node.contract.model_config.scheduling_rules import dynamic_problems
 from serving_node.contract.model_config.tensor_rules import tensor_problems
 from serving_node.contract.proto.model_config_pb2 import ModelConfig, ModelInstanceGroup
 
+# Source: Triton's --min-supported-compute-capability as it is without the flag.
+_LEAST_CAPABILITY = 6.0
+
 
 def validate(
     config: ModelConfig, *, model_name: str | None = None, gpu_count: int | None = None, require_tensors: bool = True
@@ -40,12 +43,48 @@ def problems(
     config: ModelConfig, *, model_name: str | None = None, gpu_count: int | None = None, require_tensors: bool = True
 ) -> Iterator[ContractError]:
     """Yield every broken rule of ``config``, in Triton's order; arguments as of ``validate``."""
+    named = _named(config, model_name)
+    full = normalise(named, gpu_count=gpu_count)
+    yield from _repository_problems(named, full, model_name)
+    yield from tensor_problems(full, require_tensors=require_tensors)
+    if not full.HasField("ensemble_scheduling"):
+        yield from _instance_problems(full, gpu_count)
+    yield from path_problems(full)
+
+
+def validate_in_repository(config: ModelConfig, model_name: str) -> None:
+    """Refuse a config that keeps a model folder from being looked at: all rules but those of tensors, instances and
+    file names, which are looked at when a version is loaded and its config is complete.
+
+    Raises:
+        ContractError: as of ``validate``.
+    """
+    named = _named(config, model_name)
+    for problem in _repository_problems(named, normalise(named), model_name):
+        raise problem
+
+
+def validate_instances(config: ModelConfig, *, gpu_count: int) -> None:
+    """Refuse instance groups that this node cannot have. ``config`` is normalised.
+
+    Raises:
+        ContractError: as of ``validate``.
+    """
+    for problem in _instance_problems(config, gpu_count):
+        raise problem
+
+
+def _named(config: ModelConfig, model_name: str | None) -> ModelConfig:
     named = ModelConfig()
     named.CopyFrom(config)
     if not named.name and model_name:
         named.name = model_name
+    return named
+
+
+def _repository_problems(named: ModelConfig, full: ModelConfig, model_name: str | None) -> Iterator[ContractError]:
+    """Yield what is wrong with a config as it is written; ``full`` has its defaults."""
     yield from _name_problems(named, model_name)
-    full = normalise(named, gpu_count=gpu_count)
     yield from _identity_problems(full)
     if full.HasField("dynamic_batching"):
         yield from dynamic_problems(full)
@@ -60,10 +99,6 @@ def problems(
         )
     yield from _cache_problems(full)
     yield from _metric_problems(full)
-    yield from tensor_problems(full, require_tensors=require_tensors)
-    if not full.HasField("ensemble_scheduling"):
-        yield from _instance_problems(full, gpu_count)
-    yield from path_problems(full)
 
 
 def _name_problems(config: ModelConfig, model_name: str | None) -> Iterator[ContractError]:
@@ -138,9 +173,9 @@ def _instance_problems(config: ModelConfig, gpu_count: int | None) -> Iterator[C
         elif gpu_count is not None:
             yield from _gpu_problems(group, subject, path, gpu_count)
         if group.profile and config.platform != "tensorrt_plan":
+            platform = f"platform {config.platform}" if config.platform else "platform"
             yield ContractError(
-                f"{subject} and platform {config.platform} specifies profile field which is only supported for "
-                "TensorRT models",
+                f"{subject} and {platform} specifies profile field which is only supported for TensorRT models",
                 field=f"{path}.profile",
             )
         elif any(not profile.isdecimal() for profile in group.profile):
@@ -160,6 +195,6 @@ def _gpu_problems(group: ModelInstanceGroup, subject: str, path: str, gpu_count:
             known = ", ".join(str(number) for number in range(gpu_count))
             yield ContractError(
                 f"{subject} specifies invalid or unsupported gpu id {gpu}. GPUs with at least the minimum required "
-                f"CUDA compute compatibility are: {known}",
+                f"CUDA compute compatibility of {_LEAST_CAPABILITY:f} are: {known}",
                 field=f"{path}.gpus",
             )

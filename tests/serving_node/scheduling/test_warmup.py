@@ -41,10 +41,12 @@ class Recorder:
     def close(self) -> None: ...
 
 
-def warm(folder: Path, sample: str, instance: Recorder | None = None) -> list[list[InferenceRequest]]:
+def warm(
+    folder: Path, sample: str, instance: Recorder | None = None, *, zeros: bool = True
+) -> list[list[InferenceRequest]]:
     instance = instance or Recorder()
     config = parse_pbtxt(IO + (f"model_warmup {{ {sample} }}" if sample else ""))
-    warm_up(instance, IoRules(config), config, folder)
+    warm_up(instance, IoRules(config), config, folder, name="m_0", zeros=zeros)
     return instance.batches
 
 
@@ -85,9 +87,9 @@ def test_data_come_from_a_file_of_the_warmup_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("../secret", "failed to run warmup sample 'w': warmup file '../secret' lies outside the folder 'warmup'"),
+        ("../secret", "warmup file '../secret' lies outside the folder 'warmup'"),
         ("/etc/passwd", "lies outside the folder 'warmup'"),
-        ("none", "failed to run warmup sample 'w': cannot read warmup file 'none': No such file or directory"),
+        ("none", "failed to open text file for read .*/warmup/none: No such file or directory"),
         ("link", "lies outside the folder 'warmup'"),
     ],
 )
@@ -98,7 +100,53 @@ def test_files_that_cannot_be_used_are_refused(tmp_path: Path, name: str, senten
     sample = 'name: "w" batch_size: 1' + x_input(f'input_data_file: "{name}"') + STRINGS % "zero_data: true"
     with pytest.raises(InferenceError, match=sentence) as caught:
         warm(tmp_path, sample)
-    assert caught.value.code is ErrorCode.INVALID_ARG
+    assert caught.value.code is (ErrorCode.INTERNAL if name == "none" else ErrorCode.INVALID_ARG)
+
+
+@pytest.mark.parametrize(
+    ("sample", "sentence"),
+    [
+        (
+            'batch_size: 1 inputs { key: "x" value { data_type: TYPE_FP32 dims: [-1] zero_data: true } }',
+            "warmup setting expects all variable-size dimensions are specified for input 'x'",
+        ),
+        (
+            'batch_size: 1 inputs { key: "x" value { data_type: TYPE_FP32 dims: [1] } }',
+            "[request id: <id_unknown>] warmup setting expects input 'x' to have input_data_type set",
+        ),
+        (
+            'batch_size: 1 inputs { key: "x" value { data_type: TYPE_FP32 dims: [4] input_data_file: "short" } }',
+            "[request id: <id_unknown>] warmup setting expects 16 bytes, but the data provided from short only has 3"
+            " bytes",
+        ),
+        (
+            'batch_size: 1 inputs { key: "x" value { data_type: TYPE_INT32 dims: [1] zero_data: true } }'
+            + STRINGS % "zero_data: true",
+            "[request id: <id_unknown>] inference input 'x' data-type is 'INT32', but model 'm' expects 'FP32'",
+        ),
+        (
+            "batch_size: 6" + x_input("zero_data: true") + STRINGS % "zero_data: true",
+            "failed to run warmup sample 'w': " + "; ".join(["batch size 6 for 'm_0', max allowed is 4"] * 6),
+        ),
+    ],
+)
+def test_samples_that_do_not_fit_are_refused_in_tritons_words(tmp_path: Path, sample: str, sentence: str) -> None:
+    (tmp_path / "warmup").mkdir()
+    (tmp_path / "warmup" / "short").write_bytes(b"abc")
+    with pytest.raises(InferenceError) as caught:
+        warm(tmp_path, f'name: "w" {sample}', zeros=False)
+    assert caught.value.message == sentence
+
+
+def test_inputs_that_the_model_does_not_have_are_left_out(tmp_path: Path) -> None:
+    other = ' inputs { key: "START" value { data_type: TYPE_FP32 dims: [1] zero_data: true } }'
+    sample = 'name: "w" batch_size: 1' + x_input("zero_data: true") + STRINGS % "zero_data: true" + other
+    [[request]] = warm(tmp_path, sample, zeros=False)
+    assert [tensor.name for tensor in request.inputs] == ["x", "s"]
+
+
+def test_nothing_runs_that_nobody_asked_for(tmp_path: Path) -> None:
+    assert warm(tmp_path, "", zeros=False) == []
 
 
 def test_a_sample_that_the_model_refuses_fails_the_load_but_zeros_may_be_refused(tmp_path: Path) -> None:
