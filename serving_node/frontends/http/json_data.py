@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import struct
 from typing import Any
 
 import numpy as np
@@ -153,12 +154,21 @@ def _number_bytes(datatype: str, data: list[Any], kinds: set[type]) -> bytes:
     if not kinds <= _ALLOWED.get(datatype, _INTEGERS):
         raise _wrong_number(datatype)
     try:
-        if datatype in _ALLOWED:
-            with np.errstate(over="ignore"):
-                return np.array(data, dtype).tobytes()
+        if dtype.kind == "f":
+            return _float_bytes(dtype, data)
+        if datatype == "BOOL":
+            return bytes(data)
         return np.array(data, np.uint64 if dtype.kind == "u" else np.int64).astype(dtype).tobytes()
     except OverflowError:
         raise _wrong_number(datatype) from None
+
+
+def _float_bytes(dtype: np.dtype[Any], data: list[Any]) -> bytes:
+    try:
+        return struct.pack(f"<{len(data)}{dtype.char}", *data)  # twice as fast as numpy
+    except (OverflowError, struct.error):
+        with np.errstate(over="ignore"):  # some are infinity in this type
+            return np.array(data, dtype).tobytes()
 
 
 def _wrong_number(datatype: str) -> InferenceError:
@@ -188,7 +198,7 @@ def write_data(name: str, datatype: str, data: Buffer) -> bytes:
     if array.dtype.kind != "f":
         return orjson.dumps(array, option=orjson.OPT_SERIALIZE_NUMPY)
     text = orjson.dumps(array.astype(np.float64), option=orjson.OPT_SERIALIZE_NUMPY)
-    return text if np.isfinite(array).all() else _write_special(text, array)
+    return _write_special(text, array) if b"null" in text else text
 
 
 def _write_special(text: bytes, array: np.ndarray[Any, np.dtype[Any]]) -> bytes:
