@@ -16,7 +16,10 @@ from serving_node.repository.remote import StoreError
 from serving_node.repository.remote_location import RemoteLocation, StoreKind
 
 _PIECE_BYTES = 4 * 1024 * 1024
-_TIMEOUT = timedelta(seconds=60)
+# An object is read in parts, because the deadline is for a whole answer: 64 MiB in 2 minutes is slow enough for all.
+_PART_BYTES = 64 * 1024 * 1024
+_TIMEOUT = timedelta(seconds=120)
+_CONNECT_TIMEOUT = timedelta(seconds=10)
 _RETRIES: Any = {"max_retries": 3, "retry_timeout": timedelta(seconds=30)}
 # What tells most comes first.
 _STATUS = (r"<Code>(\w+)</Code>", r"(error sending request)", r"status code: (\d{3}[ \w]*)")
@@ -24,6 +27,12 @@ _WORDS = {
     "error sending request": "it cannot be reached",
     "NoSuchBucket": "there is no such bucket",
     "AccessDenied": "access is denied",
+    "PreconditionFailed": "it was replaced while it was read",
+    # what obstore calls the same for all stores
+    "PreconditionError": "it was replaced while it was read",
+    "PermissionDeniedError": "access is denied",
+    "UnauthenticatedError": "the credentials are refused",
+    "NotFoundError": "there is no such object",
     "InvalidAccessKeyId": "the access key is not known",
     "SignatureDoesNotMatch": "the secret key does not fit",
 }
@@ -58,13 +67,19 @@ class CloudStore:
         for path in listing["common_prefixes"]:
             yield path.rstrip("/").rpartition("/")[2]
 
-    def read(self, path: str) -> Iterator[bytes]:
-        """Yield the content of an object."""
+    def read(self, one: StoredObject) -> Iterator[bytes]:
+        """Yield the content of an object, all of it as it was listed."""
         try:
-            for piece in obstore.get(self._store, self._full(path)).stream(min_chunk_size=_PIECE_BYTES):
-                yield bytes(piece)
+            for start in range(0, one.size, _PART_BYTES):
+                options: Any = {"range": (start, min(start + _PART_BYTES, one.size))}
+                if one.tag.startswith('"'):
+                    # an object that is replaced meanwhile must not end in a mixture
+                    options["if_match"] = one.tag
+                part = obstore.get(self._store, self._full(one.path), options=options)
+                for piece in part.stream(min_chunk_size=_PIECE_BYTES):
+                    yield bytes(piece)
         except (BaseError, OSError) as error:
-            raise StoreError(f"'{path}': {_sentence(error)}") from None
+            raise StoreError(f"'{one.path}': {_sentence(error)}") from None
 
     def _full(self, path: str) -> str:
         return "/".join(part for part in (self._prefix, path) if part)
@@ -84,7 +99,11 @@ def open_store(location: RemoteLocation, credentials: Credentials) -> CloudStore
 
 
 def _client(location: RemoteLocation) -> Any:
-    return {"timeout": _TIMEOUT, "allow_http": location.endpoint.startswith("http://")}
+    return {
+        "timeout": _TIMEOUT,
+        "connect_timeout": _CONNECT_TIMEOUT,
+        "allow_http": location.endpoint.startswith("http://"),
+    }
 
 
 def _open_s3(location: RemoteLocation, credentials: Credentials) -> Any:
@@ -120,4 +139,5 @@ def _sentence(error: Exception) -> str:
         return "there is no such object"
     text = str(error)
     word = next((found[1] for pattern in _STATUS if (found := re.search(pattern, text))), "")
-    return _WORDS.get(word) or (f"the store answers {word}" if word else f"{type(error).__name__}")
+    kind = type(error).__name__
+    return _WORDS.get(word) or _WORDS.get(kind) or (f"the store answers {word}" if word else kind)

@@ -41,8 +41,8 @@ class ObjectStore(Protocol):
     def models(self) -> Iterable[str]:
         """Return the names directly below the repository."""
 
-    def read(self, path: str) -> Iterator[bytes]:
-        """Yield the content of an object in pieces."""
+    def read(self, one: StoredObject) -> Iterator[bytes]:
+        """Yield the content of a listed object in pieces."""
 
 
 class RemoteSource:
@@ -117,7 +117,7 @@ class RemoteSource:
     def _fetch(self, number: int, one: StoredObject) -> None:
         part = self._parts / str(number)
         with part.open("wb") as file:
-            for piece in self._store.read(one.path):
+            for piece in self._store.read(one):
                 file.write(piece)
         target = self.path / one.path
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -15,9 +15,11 @@ from obstore.store import MemoryStore, S3Store
 
 from serving_node.contract.states import ModelState
 from serving_node.core.errors import InferenceError
+from serving_node.repository import cloud_store
 from serving_node.repository.cloud_credentials import Credentials
 from serving_node.repository.cloud_store import CloudStore, open_store
 from serving_node.repository.local import PollError
+from serving_node.repository.mirror_plan import StoredObject
 from serving_node.repository.remote import RemoteSource, StoreError
 from serving_node.repository.remote_location import parse_location
 from serving_node.repository.repository import ControlMode, ModelRepository
@@ -49,12 +51,12 @@ class Bucket:
     def models(self) -> Any:
         return self.cloud.models()
 
-    def read(self, path: str) -> Iterator[bytes]:
-        self.reads.append(path)
-        if path in self.failing:
+    def read(self, one: StoredObject) -> Iterator[bytes]:
+        self.reads.append(one.path)
+        if one.path in self.failing:
             yield b"half"
             raise StoreError("it went away")
-        yield from self.cloud.read(path)
+        yield from self.cloud.read(one)
 
 
 @pytest.fixture(scope="module")
@@ -179,12 +181,26 @@ async def test_repository_loads_from_a_bucket(bucket: Bucket) -> None:
     await repository.close(5.0)
 
 
+def test_large_objects_are_read_in_parts_of_one_content(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cloud_store, "_PART_BYTES", 10)
+    bucket.put("m/1/model.onnx", b"0123456789abcdefghij!")
+    bucket.put("m/1/empty", b"")
+    listed = {one.path: one for one in bucket.list("")}
+    assert b"".join(bucket.read(listed["m/1/model.onnx"])) == b"0123456789abcdefghij!"
+    assert b"".join(bucket.read(listed["m/1/empty"])) == b""
+    reading = bucket.read(listed["m/1/model.onnx"])
+    assert next(reading) == b"0123456789"
+    bucket.put("m/1/model.onnx", b"0123456789ABCDEFGHIJ!")
+    with pytest.raises(StoreError, match="it was replaced while it was read"):
+        list(reading)
+
+
 def test_errors_are_sentences_without_secrets(s3: str) -> None:
     missing = open_store(parse_location(f"s3://{s3}/no-such-bucket/models"), KEYS)
     with pytest.raises(StoreError, match=r"^there is no such bucket$"):
         list(missing.list(""))
     with pytest.raises(StoreError, match="there is no such"):
-        list(missing.read("x"))
+        list(missing.read(StoredObject("x", "", 1)))
     with pytest.raises(StoreError, match="credentials for it cannot be used"):
         open_store(parse_location("gs://bucket"), Credentials({"path": "/no/such/file"}))
 
