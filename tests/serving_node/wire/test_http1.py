@@ -349,3 +349,36 @@ async def test_stop_lets_running_exchanges_finish() -> None:
         await asyncio.wait_for(stopping, 10)
         writer.close()
         idle_writer.close()
+
+
+@pytest.mark.parametrize("size", [100_000, 1_048_576, 1_048_577, 3_000_000])
+async def test_large_chunked_bodies_arrive_whole(size: int) -> None:
+    peer = Peer(answer=False)
+    body = bytes(range(256)) * (size // 256) + b"x" * (size % 256)
+    peer.send(b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n")
+    for start in range(0, size, 70_000):
+        piece = body[start : start + 70_000]
+        peer.send(b"%x\r\n%b\r\n" % (len(piece), piece))
+    peer.send(b"0\r\n\r\nGET /next HTTP/1.1\r\n\r\n")
+    first, second = peer.exchanges
+    assert first.body == body
+    assert (second.path, bytes(second.body)) == (b"/next", b"")
+
+
+async def test_headers_are_kept_as_they_were_sent() -> None:
+    peer = Peer()
+    for _ in range(2):  # the second head is known already
+        peer.send(b"GET / HTTP/1.1\r\nX-One: 1\r\nx-ONE: 2\r\n\r\n")
+    assert [exchange.fields for exchange in peer.exchanges] == [((b"X-One", b"1"), (b"x-ONE", b"2"))] * 2
+
+
+async def test_a_stream_held_behind_another_answer_is_bounded() -> None:
+    peer = Peer(Http1Limits(max_buffered_bytes=1000), answer=False)
+    peer.send(b"GET /1 HTTP/1.1\r\n\r\nGET /2 HTTP/1.1\r\n\r\n")
+    second = peer.exchanges[1]
+    second.start_stream(200, [])
+    second.send_chunk(b"a" * 500)
+    assert not second.disconnected
+    second.send_chunk(b"a" * 500)
+    assert second.disconnected
+    assert peer.transport.closing
