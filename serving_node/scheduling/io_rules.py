@@ -256,7 +256,7 @@ class IoRules:
             raise InferenceError(ErrorCode.INVALID_ARG, f"incomplete string data for {place}, {missing}")
 
     def _shape_sentence(self, tensor: Tensor, rule: TensorRule) -> str:
-        if any(dim < 0 for dim in tensor.shape):
+        if -1 in tensor.shape:
             return (
                 f"All input dimensions should be specified for input '{rule.name}' for model '{self.model}',"
                 f" got {shape_text(tensor.shape)}"
