@@ -19,6 +19,8 @@ from serving_node.wire.http2 import Http2Connection, Stream, encode_headers
 
 Buffer = bytes | bytearray | memoryview
 
+# gRPC C++'s sentence for a call without a whole message
+UNPARSABLE = "Unable to parse request"
 _PREFIX = Struct(">BI")
 _NONE: dict[bytes, bytes] = {}
 _TIMEOUT = re.compile(rb"([0-9]{1,8})([HMSmun])\Z")
@@ -305,12 +307,12 @@ class GrpcCall:
         if self.done:
             return
         if self._own is not None or self._prefix:
-            self.finish(GrpcStatus.INTERNAL, "the request ended inside a message")
+            self.finish(GrpcStatus.INTERNAL, UNPARSABLE)
         elif self.streaming:
             if self.on_half_close is not None and self._held is None:
                 self.on_half_close()
         elif self._message is None:
-            self.finish(GrpcStatus.INTERNAL, "Unable to parse request")
+            self.finish(GrpcStatus.INTERNAL, UNPARSABLE)
         else:
             message, self._message = self._message, None
             self.on_message(self, message, self._compressed)
@@ -426,9 +428,13 @@ def decompress(encoding: bytes, data: Buffer, limit: int) -> bytes:
     try:
         content = engine.decompress(data, min(limit + 1, 2**31 - 1))
     except zlib.error as error:
-        raise GrpcError(GrpcStatus.INTERNAL, f"failed to decompress the message: {error}") from error
+        raise GrpcError(GrpcStatus.INTERNAL, _undecompressable(encoding)) from error
     if len(content) > limit:
         raise GrpcError(GrpcStatus.RESOURCE_EXHAUSTED, f"decompressed message is larger than max ({limit})")
     if not engine.eof:
-        raise GrpcError(GrpcStatus.INTERNAL, "failed to decompress the message: it is incomplete")
+        raise GrpcError(GrpcStatus.INTERNAL, _undecompressable(encoding))
     return content
+
+
+def _undecompressable(encoding: bytes) -> str:
+    return f"Unexpected error decompressing data for algorithm {encoding.decode()}"

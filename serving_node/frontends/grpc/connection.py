@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import random
+import re
 import socket
 import time
 from collections.abc import Callable, Mapping
@@ -45,10 +46,11 @@ _LARGE_BYTES = 64 * 1024
 # The socket holds back answers from this on, so that they are counted where they belong.
 _WRITE_HIGH_BYTES = 1024 * 1024
 # How long a client may take to see that it should open no more calls here.
-_RETIRE_SECONDS = 5.0
+_RETIRE_SECONDS = 2.0
 # Ages of connections are spread by this much, so that clients do not come back all at once.
 _AGE_JITTER = 0.1
 _ACCEPT_ENCODING = (b"grpc-accept-encoding", b"identity,deflate,gzip")
+_GRPC = re.compile(rb"application/grpc(?:[+;]|\Z)")
 _NOT_GRPC = encode_headers([(b":status", b"415")])
 _NOT_POST = encode_headers([(b":status", b"405")])
 _NOT_READING = b"the client does not read its answers"
@@ -334,7 +336,7 @@ class GrpcConnection(asyncio.BufferedProtocol):
     def _plan(self, headers: RequestHeaders) -> _Plan:
         if headers.method != b"POST":
             return _Plan(None, _NOT_POST)
-        if not headers.fields.get(b"content-type", b"").startswith(b"application/grpc"):
+        if not _GRPC.match(headers.fields.get(b"content-type", b"")):
             return _Plan(None, _NOT_GRPC)
         limit = self._limits.http2.max_header_list_bytes
         if headers.list_bytes > limit:
@@ -352,7 +354,9 @@ class GrpcConnection(asyncio.BufferedProtocol):
             parsed = parse_timeout(headers.fields[b"grpc-timeout"])
             if parsed is None:
                 return _Plan(None, trailers_only(GrpcStatus.INTERNAL, "malformed grpc-timeout"))
-            timeout_ns = max(parsed, 1)
+            if not parsed:
+                return _Plan(None, trailers_only(GrpcStatus.DEADLINE_EXCEEDED, "Deadline Exceeded"))
+            timeout_ns = parsed
         encoding = headers.fields.get(b"grpc-encoding", b"identity")
         if encoding not in ACCEPTED_ENCODINGS:
             name = encoding.decode("ascii", "replace")
@@ -381,7 +385,7 @@ class GrpcConnection(asyncio.BufferedProtocol):
         if isinstance(error, GrpcError):
             call.fail(error.status, error.message)
         elif error is not None:
-            call.fail(GrpcStatus.INTERNAL, "failed to decompress the message")
+            call.fail(GrpcStatus.INTERNAL, "internal error")
         elif not call.done:
             self._run(call, future.result())
             if call.streaming:

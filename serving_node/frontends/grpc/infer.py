@@ -19,12 +19,11 @@ from serving_node.frontends.parameters import STICKY_HEADER
 from serving_node.frontends.shared_memory import SharedMemory
 from serving_node.frontends.single_response import SingleResponse
 from serving_node.frontends.tracing import begin_grpc_trace
-from serving_node.wire.grpc import GrpcCall, GrpcError, GrpcStatus
+from serving_node.wire.grpc import UNPARSABLE, GrpcCall, GrpcError, GrpcStatus
 
 _log = logging.getLogger(__name__)
 
-# Sentences of Triton's.
-UNPARSABLE = "Unable to parse request"
+# Triton's sentences.
 STOPPING = "GRPC server is shutting down and has stopped accepting new requests."
 _OWN_KEYS = (b"content-type", b"te")
 _NO_DECOUPLED = "ModelInfer RPC doesn't support models with decoupled transaction policy"

@@ -15,7 +15,8 @@ from google.protobuf.message import DecodeError
 from serving_node.contract.proto import grpc_service_pb2, health_pb2, model_config_pb2, reflection_pb2
 from serving_node.contract.proto.pool import POOL
 from serving_node.frontends.grpc.connection import Method
-from serving_node.wire.grpc import GrpcCall, GrpcError, GrpcStatus, MessageHandler
+from serving_node.frontends.restricted_access import ApiCategory
+from serving_node.wire.grpc import UNPARSABLE, GrpcCall, GrpcError, GrpcStatus, MessageHandler
 
 _V1, _V1ALPHA = "grpc.reflection.v1", "grpc.reflection.v1alpha"
 _SERVICE = "ServerReflection"
@@ -44,7 +45,7 @@ class Reflection:
 
     def methods(self) -> dict[bytes, Method]:
         """Return the methods by path."""
-        method = Method(open_stream=self._open)
+        method = Method(open_stream=self._open, category=ApiCategory.METADATA)
         return {f"/{package}.{_SERVICE}/ServerReflectionInfo".encode(): method for package in (_V1, _V1ALPHA)}
 
     def answer(self, request: reflection_pb2.ServerReflectionRequest) -> reflection_pb2.ServerReflectionResponse:
@@ -90,7 +91,7 @@ class Reflection:
         try:
             request = reflection_pb2.ServerReflectionRequest.FromString(bytes(message))
         except DecodeError as error:
-            raise GrpcError(GrpcStatus.INTERNAL, "Unable to parse request") from error
+            raise GrpcError(GrpcStatus.INTERNAL, UNPARSABLE) from error
         raw = self.answer(request).SerializeToString()
         call.send([raw], len(raw))
         if call.queued_bytes > _MAX_QUEUED_BYTES:

@@ -15,7 +15,7 @@ from serving_node.contract.proto import health_pb2
 from serving_node.core.errors import InferenceError
 from serving_node.dataplane import DataPlane
 from serving_node.frontends.grpc.connection import Method
-from serving_node.frontends.grpc.infer import UNPARSABLE, InferService
+from serving_node.frontends.grpc.infer import InferService
 from serving_node.frontends.grpc.reflection import Reflection
 from serving_node.frontends.grpc.shared_memory import SharedMemoryMethods
 from serving_node.frontends.grpc.status import STATUS_OF
@@ -25,7 +25,7 @@ from serving_node.frontends.restricted_access import ApiCategory
 from serving_node.frontends.shared_memory import SharedMemory
 from serving_node.observability.log_settings import changes_from_parameters
 from serving_node.observability.tracing.settings import changes_from_lists
-from serving_node.wire.grpc import GrpcCall, GrpcError, GrpcStatus
+from serving_node.wire.grpc import UNPARSABLE, GrpcCall, GrpcError, GrpcStatus
 
 _log = logging.getLogger(__name__)
 _PREFIX = "/inference.GRPCInferenceService/"

@@ -14,9 +14,9 @@ from serving_node.core.errors import InferenceError
 from serving_node.core.request import InferenceRequest, InferenceResponse
 from serving_node.core.varint import encode_varint
 from serving_node.frontends.grpc.codec import LargeDescription, MalformedMessage, contents_to_raw, request_id
-from serving_node.frontends.grpc.infer import STOPPING, UNPARSABLE, InferService
+from serving_node.frontends.grpc.infer import STOPPING, InferService
 from serving_node.frontends.grpc.status import STATUS_OF
-from serving_node.wire.grpc import Buffer, GrpcCall, GrpcStatus, MessageHandler
+from serving_node.wire.grpc import UNPARSABLE, Buffer, GrpcCall, GrpcStatus, MessageHandler
 
 _log = logging.getLogger(__name__)
 

@@ -31,7 +31,10 @@ def status_of(channel: grpc.Channel, path: str, metadata: Any = None) -> tuple[s
     ("part", "methods"),
     [
         ("health", ["ServerLive", "ServerReady", "ModelReady", "/grpc.health.v1.Health/Check"]),
-        ("metadata", ["ServerMetadata", "ModelMetadata"]),
+        (
+            "metadata",
+            ["ServerMetadata", "ModelMetadata", "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"],
+        ),
         ("inference", ["ModelInfer"]),
         ("shared-memory", ["SystemSharedMemoryStatus", "CudaSharedMemoryUnregister"]),
         ("model-config", ["ModelConfig"]),

@@ -149,6 +149,25 @@ def test_the_deadline_of_a_stream_cancels_all_its_requests(dataplane: Any, loop_
         feed.put(None)
 
 
+@pytest.mark.parametrize(
+    ("timeout", "status"),
+    [("0n", ("4", "Deadline Exceeded")), ("1S", ("0", "")), ("soon", ("13", "malformed grpc-timeout"))],
+)
+def test_deadlines_that_are_over_or_make_no_sense(
+    dataplane: Any, loop_thread: Any, timeout: str, status: tuple[str, str]
+) -> None:
+    with serving(dataplane, loop_thread) as port, RawClient(port) as client:
+        raw = raw_request(b"a").SerializeToString()
+        client.send(
+            frame(HEADERS, 4, 1, client.headers(grpc_timeout=timeout)),
+            frame(DATA, 1, 1, struct.pack(">BI", 0, len(raw)) + raw),
+        )
+        frames: list[tuple[int, int, int, bytes]] = []
+        while not any(kind == HEADERS and flags & 1 for kind, flags, *_ in frames):
+            frames += client.read()
+        assert status_of(client, 1, frames) == status
+
+
 def test_the_node_keeps_deadlines_for_clients_that_do_not(dataplane: Any, loop_thread: Any) -> None:
     with serving(dataplane, loop_thread) as port, RawClient(port) as client:
         block = client.headers(grpc_timeout="100m")
