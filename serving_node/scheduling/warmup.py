@@ -52,7 +52,8 @@ def warm_up(
         for _ in range(max(1, sample.count)):
             failures = _failures(instance, requests, rules, name)
             if failures:
-                sentence = f"failed to run warmup sample '{sample.name}': {'; '.join(failures)}"
+                reasons = "".join(f"{failure}; " for failure in failures)
+                sentence = f"failed to run warmup sample '{sample.name}': {reasons}"
                 raise InferenceError(ErrorCode.INVALID_ARG, sentence)
     if zeros:
         try:

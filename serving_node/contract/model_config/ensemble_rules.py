@@ -122,7 +122,8 @@ def _mark_ready(queue: list[_Tensor]) -> None:
 
 def _missing_source(tensor: _Tensor) -> str:
     """Return the end of the sentence that names the tensor which nobody writes; ``""`` if there is none."""
-    last, seen = tensor, {tensor.name}
+    last = tensor
+    seen: set[str] = set()  # without the tensor itself: a circle that ends there has no missing source
     while True:
         source = next((s for s in last.sources if not s.is_ready and s.name not in seen), None)
         if source is None:

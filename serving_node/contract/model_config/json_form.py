@@ -73,7 +73,9 @@ def canonical_json(config: ModelConfig) -> bytes:
 
 
 def _numbers(descriptor: Descriptor, document: dict[str, Any], left: frozenset[str]) -> dict[str, Any]:
-    """Return protobuf's own JSON with integers as numbers, but for those ``left``, and fields in the file's order."""
+    """Return protobuf's own JSON with integers as numbers, but for those ``left``, fields in the file's order and
+    maps sorted.
+    """
     return {
         field.name: document[field.name] if field.full_name in left else _number(field, document[field.name], left)
         for field in descriptor.fields
@@ -83,12 +85,16 @@ def _numbers(descriptor: Descriptor, document: dict[str, Any], left: frozenset[s
 
 def _number(field: FieldDescriptor, value: Any, left: frozenset[str]) -> Any:
     if entry := map_fields(field):
-        return {key: _number(entry[1], item, left) for key, item in value.items()}
+        return {key: _number(entry[1], value[key], left) for key in sorted(value)}
     if isinstance(value, list):
         return [_number(field, item, left) for item in value]
     if field.message_type is not None:
         return _numbers(field.message_type, value, left)
-    return int(value) if field.cpp_type in _INTEGERS else value
+    if field.cpp_type in _INTEGERS:
+        return int(value)
+    # protobuf writes infinities as words
+    is_whole = field.cpp_type in _FLOATS and isinstance(value, float) and value.is_integer()
+    return int(value) if is_whole and abs(value) <= _SAFE_INTEGER else value
 
 
 def _strings_for_large(value: Any) -> Any:

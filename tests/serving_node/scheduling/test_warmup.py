@@ -126,7 +126,7 @@ def test_files_that_cannot_be_used_are_refused(tmp_path: Path, name: str, senten
         ),
         (
             "batch_size: 6" + x_input("zero_data: true") + STRINGS % "zero_data: true",
-            "failed to run warmup sample 'w': " + "; ".join(["batch size 6 for 'm_0', max allowed is 4"] * 6),
+            "failed to run warmup sample 'w': " + "batch size 6 for 'm_0', max allowed is 4; " * 6,
         ),
     ],
 )
