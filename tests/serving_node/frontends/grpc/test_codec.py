@@ -156,3 +156,24 @@ def test_responses_are_what_protobuf_reads(
             key: getattr(value, value.WhichOneof("parameter_choice")) for key, value in response.parameters.items()
         }
         assert choices == parameters
+
+
+def test_a_response_too_large_for_grpc(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("serving_node.frontends.grpc.codec._MAX_MESSAGE_BYTES", 100)
+    shared = codec()
+    request, _ = shared.decode(b"", lambda response: None)
+    outputs = [Tensor("OUT", "UINT8", (200,), bytes(200))]
+    with pytest.raises(InferenceError, match=r"which exceeds gRPC's byte size limit 100\."):
+        shared.encode(request, InferenceResponse("m", "1", "", outputs))
+
+
+def test_a_second_typed_field_is_one_too_many() -> None:
+    message = pb.ModelInferRequest(model_name="m")
+    tensor = message.inputs.add(name="X", datatype="FP32", shape=[1])
+    tensor.contents.fp32_contents.append(1)
+    tensor.contents.fp64_contents.append(1)
+    with pytest.raises(InferenceError) as caught:
+        codec().decode(message.SerializeToString(), lambda response: None)
+    assert caught.value.message == (
+        "unexpected explicit tensor data for input tensor 'X' for model 'm', binary data was already supplied."
+    )

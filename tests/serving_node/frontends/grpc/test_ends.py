@@ -64,6 +64,18 @@ def test_an_old_connection_is_retired(dataplane: Any, loop_thread: Any) -> None:
         assert dataplane.requests[0].cancelled
 
 
+def test_two_nodes_on_one_port(dataplane: Any, loop_thread: Any) -> None:
+    frontends = [loop_thread.call(lambda: GrpcFrontend(dataplane)) for _ in range(3)]
+    port = loop_thread.run(frontends[0].serve("localhost", 0, reuse_port=True)).sockets[0].getsockname()[1]
+    loop_thread.run(frontends[1].serve("localhost", port, reuse_port=True))
+    with pytest.raises(OSError, match="in use"):
+        loop_thread.run(frontends[2].serve("localhost", port))
+    with grpc.insecure_channel(f"localhost:{port}") as channel:
+        assert infer_method(channel)(raw_request(b"abc"), timeout=30).raw_output_contents == [b"abc"]
+    for frontend in frontends:
+        loop_thread.run(frontend.stop(1.0))
+
+
 def test_clients_move_to_a_new_connection(dataplane: Any, loop_thread: Any) -> None:
     policy = KeepAlivePolicy(max_age_seconds=0.2)
     limits = GrpcLimits(keep_alive=policy)
