@@ -318,7 +318,7 @@ class _Infer:
         if response.error is not None:
             respond_failure(exchange, response.error)
             return
-        if not response.final or self._single is not None:
+        if not response.final or response.flag_only or self._single is not None:
             self._single = self._single or SingleResponse()
             try:
                 merged = self._single.add(response)
