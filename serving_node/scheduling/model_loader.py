@@ -17,7 +17,7 @@ from serving_node.contract.model_config import (
     complete,
     normalise,
     validate,
-    validate_instances,
+    validate_before_opening,
 )
 from serving_node.contract.model_config.autocomplete_python import complete_from_model
 from serving_node.contract.proto.model_config_pb2 import ModelConfig
@@ -280,7 +280,7 @@ class _Loader:
     def _normalised(self, config: ModelConfig) -> ModelConfig:
         try:
             draft = normalise(config, gpu_count=self.gpu_count)
-            validate_instances(draft, gpu_count=self.gpu_count)
+            validate_before_opening(draft, gpu_count=self.gpu_count)
             return draft
         except ContractError as error:
             raise InferenceError(ErrorCode.INVALID_ARG, error.message) from error

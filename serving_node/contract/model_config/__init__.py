@@ -8,8 +8,8 @@ from serving_node.contract.model_config.platforms import detect_backend
 from serving_node.contract.model_config.validation import (
     problems,
     validate,
+    validate_before_opening,
     validate_in_repository,
-    validate_instances,
 )
 from serving_node.contract.proto.model_config_pb2 import ModelConfig
 
@@ -27,6 +27,6 @@ __all__ = [
     "to_json",
     "to_pbtxt",
     "validate",
+    "validate_before_opening",
     "validate_in_repository",
-    "validate_instances",
 ]

@@ -64,13 +64,15 @@ def validate_in_repository(config: ModelConfig, model_name: str) -> None:
         raise problem
 
 
-def validate_instances(config: ModelConfig, *, gpu_count: int) -> None:
-    """Refuse instance groups that this node cannot have. ``config`` is normalised.
+def validate_before_opening(config: ModelConfig, *, gpu_count: int) -> None:
+    """Refuse instance groups that this node cannot have, and file names that leave the model's folder.
+
+    These must hold before any file of the model is opened. ``config`` is normalised but not completed.
 
     Raises:
         ContractError: as of ``validate``.
     """
-    for problem in _instance_problems(config, gpu_count):
+    for problem in (*_instance_problems(config, gpu_count), *path_problems(config)):
         raise problem
 
 
