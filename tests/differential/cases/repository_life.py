@@ -463,17 +463,20 @@ def _success(answer: dict[str, Any]) -> dict[str, Any]:
     return {"success counts": rows}
 
 
+_OF_SEQUENCES = ("refused_complete_other_scheduler", "refused_control_is_input")
+
+
 def _refused() -> list[Case]:
     """Every model with a mistake: the load's error and the index's row; some over gRPC too."""
     cases: list[Case] = []
     for name in REFUSED:
-        waits = 4 if name.startswith("refused_ensemble") else 0
-        cases.append(
-            Case(name.replace("_", "-", 1), (load(name), index(name), *_gone_if_loaded(name)), waits_for=waits)
-        )
-    for name in ("refused_raises", "refused_no_version", "refused_negative_batch"):
-        if name in REFUSED:
-            cases.append(Case(f"{name}-grpc", (load_grpc(name), index_grpc(name))))
+        # the good version of the two goes after the bad one failed
+        settled = (Until(name, "UNAVAILABLE"),) if name == "refused_second_version" else ()
+        steps = (load(name), *settled, index(name), *_gone_if_loaded(name))
+        waits = 4 if name in _OF_SEQUENCES else 0
+        cases.append(Case(name.replace("_", "-", 1), steps, waits_for=waits))
+    for name in ("refused_broken_raises", "refused_no_version", "refused_negative_batch"):
+        cases.append(Case(f"{name}-grpc".replace("_", "-", 1), (load_grpc(name), index_grpc(name))))
     return cases
 
 
