@@ -32,12 +32,15 @@ _POSIX_CLASSES = {
 # What Python knows and RE2 does not: lookaround, atomic groups, conditions, back references.
 _NOT_RE2 = re.compile(r"(?<!\\)(?:\\\\)*(?:\(\?(?:[=!>(]|<[=!]|P=)|\\[1-9])")
 
+# Python knows no (?-i) for the whole pattern.
+_CASE = re.compile(r"\(\?(-?)i\)")
+
 
 class HeaderForwarding:
     """Chooses headers by a pattern. False when there is no pattern, so that callers can skip it.
 
-    A header is chosen when the pattern matches any part of its name. Upper and lower case count, unless the pattern
-    begins with ``(?i)``; names are as the client sent them over HTTP, and always in lower case over gRPC.
+    A header is chosen when the pattern matches any part of its name. Upper and lower case do not count, unless the
+    pattern begins with ``(?-i)``; names are as the client sent them over HTTP, and always in lower case over gRPC.
     Names of more than 256 bytes are never chosen.
     """
 
@@ -89,12 +92,15 @@ class HeaderForwarding:
 def _compile(pattern: str) -> re.Pattern[str]:
     if _NOT_RE2.search(pattern):
         raise ValueError(f"'{pattern}' uses lookaround or back references, which are not allowed in header patterns")
-    text = pattern.replace(r"\z", r"\Z")
+    flags, text = re.ASCII | re.IGNORECASE, pattern.replace(r"\z", r"\Z")
+    while (found := _CASE.match(text)) is not None:
+        flags = re.ASCII if found[1] else re.ASCII | re.IGNORECASE
+        text = text[found.end() :]
     for name, ranges in _POSIX_CLASSES.items():
         text = text.replace(name, ranges)
     if "[:" in text:
         raise ValueError(f"'{pattern}' has a character class that is not known")
     try:
-        return re.compile(text, re.ASCII)
+        return re.compile(text, flags)
     except (re.error, RecursionError, OverflowError) as error:
         raise ValueError(f"'{pattern}' is not a regular expression: {error}") from None

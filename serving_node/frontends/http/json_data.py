@@ -212,16 +212,8 @@ def _write_special(text: bytes, array: np.ndarray[Any, np.dtype[Any]]) -> bytes:
 
 def _write_strings(name: str, data: Buffer) -> bytes:
     elements = decode_bytes_elements(data, name, _count_elements(data))
-    try:
-        return orjson.dumps([element.decode() for element in elements])
-    except UnicodeDecodeError:
-        return b"[" + b",".join(map(_write_string, elements)) + b"]"
-
-
-def _write_string(element: bytes) -> bytes:
-    """Return a JSON string of any bytes: those that are not UTF-8 are written as they are, as Triton does."""
-    text = element.decode("utf-8", "surrogateescape")
-    return json.dumps(text, ensure_ascii=False).encode("utf-8", "surrogateescape")
+    # what is not UTF-8 cannot be said in JSON: clients that need such bytes ask for binary data
+    return orjson.dumps([element.decode("utf-8", "replace") for element in elements])
 
 
 def _count_elements(data: Buffer) -> int:

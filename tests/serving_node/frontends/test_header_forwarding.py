@@ -21,13 +21,15 @@ def test_no_pattern_chooses_nothing() -> None:
 @pytest.mark.parametrize(
     ("pattern", "expected"),
     [
-        ("my_header", {"my_header": "two"}),
+        ("my_header", {"My_Header": "one", "my_header": "two"}),
+        ("(?-i)my_header", {"my_header": "two"}),
+        ("(?-i:my)_HEADER", {"my_header": "two"}),
         ("(?i)my_header", {"My_Header": "one", "my_header": "two"}),
         ("eader", {"My_Header": "one", "my_header": "two"}),
         ("^header", {}),
         ("^(X-Tail|Host)$", {"Host": "node", "X-Tail": ""}),
         (r"^X-Tail\z", {"X-Tail": ""}),
-        ("^[[:upper:]][[:lower:]]+$", {"Host": "node"}),
+        ("(?-i)^[[:upper:]][[:lower:]]+$", {"Host": "node"}),
         ("nothing", {}),
     ],
 )

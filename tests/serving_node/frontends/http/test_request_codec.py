@@ -83,7 +83,7 @@ def test_numbers_that_json_does_not_know() -> None:
 def test_strings_that_are_not_text() -> None:
     data = tensor_bytes("A", "BYTES", parse_json(b'{"data":["\xff\xc3\xa9\\n"]}')["data"], 1)
     assert data == b"\x04\0\0\0\xff\xc3\xa9\n"
-    assert write_data("A", "BYTES", data) == b'["\xff\xc3\xa9\\n"]'
+    assert json.loads(write_data("A", "BYTES", data)) == ["\ufffd\xe9\n"]
     assert parse_json(b'\xef\xbb\xbf{"id":"\xff"}') == {"id": "\ufffd"}, "elsewhere they become text"
     for text in (rb'["\ud83d"]', rb'["\ude00\ud83d"]', b'["\xff\\ud83d"]'):
         with pytest.raises(InferenceError, match="failed to parse the request JSON buffer"):
