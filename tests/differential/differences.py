@@ -50,9 +50,8 @@ DIFFERENCES: dict[str, tuple[str, ...]] = {
         "http-binary-header-99999999999999999999",
     ),
     "a raw request of the wrong size": ("http-raw-matrix-odd", "http-raw-odd-bytes", "http-raw-fixed-long"),
-    "a batch of 0 rows": ("bad-shape-zero-batch-*",),
     "a required input missing beside optional ones": ("bad-missing-both-optional-required-*",),
-    "several mistakes in one request": ("bad-batch-size-differs-*",),
+    "several mistakes in one request": ("bad-batch-size-differs-*", "bad-shape-zero-batch-*"),
     "inputs listed in an error": (
         "bad-optional-too-many-*",
         "bad-unknown-input-json",
@@ -77,7 +76,6 @@ DIFFERENCES: dict[str, tuple[str, ...]] = {
         "bad-datatype-config-name-binary",
         "bad-datatype-string-binary",
     ),
-    "forwarded headers over HTTP: case of their names": ("guarded-forward-case",),
     "a Python model that answers `None` without a sender": ("failing-none-*",),
     "two responses to a request that has one": ("sender-twice-json", "sender-twice-stream"),
     "two tensors of one name from a Python model": ("failing-twice-raw",),
