@@ -45,7 +45,8 @@ class Link:
         self.socket = process.data
         self.unsent: deque[tuple[bytes, wire.Block | None]] = deque()
         self._control = process.control
-        self._control.setblocking(False)
+        for end in (process.data, process.control):
+            end.setblocking(False)
         self._pool = wire.BlockPool()
         self._map = wire.BlockMap(writable=False)
         self._buffer = bytearray(wire.LARGEST_DATAGRAM + 4096)

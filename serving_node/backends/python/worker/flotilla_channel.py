@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import threading
+from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
@@ -37,6 +38,7 @@ class Channel:
         self.data = data
         self.control = control
         self._lock = threading.Lock()
+        self._forgotten: deque[int] = deque()
         self._pool = wire.BlockPool()
         self._map = wire.BlockMap(writable=True)
         self._buffer = bytearray(wire.LARGEST_DATAGRAM + 4096)
@@ -84,6 +86,24 @@ class Channel:
         with self._lock:
             header = [self._map.take_freed(), self._pool.take_dropped(), None, *fields]
             self._send(kind, header, arrays)
+        if self._forgotten:
+            self._tell_forgotten()
+
+    def forget(self, handle: int) -> None:
+        """Tell the node that nothing can answer a request any more.
+
+        Runs wherever Python finds that out, which may be amid a ``send`` of the same thread.
+        """
+        self._forgotten.append(handle)
+        self._tell_forgotten()
+
+    def _tell_forgotten(self) -> None:
+        while self._forgotten and self._lock.acquire(blocking=False):
+            try:
+                handle = self._forgotten.popleft()
+                self._send(wire.CLOSED, [self._map.take_freed(), self._pool.take_dropped(), None, handle], ())
+            finally:
+                self._lock.release()
 
     def _send(self, kind: int, header: list[Any], arrays: Sequence[Any]) -> None:
         block = None

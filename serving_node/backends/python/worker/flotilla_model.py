@@ -113,7 +113,7 @@ class Runtime:
     def forgotten(self, handle: int) -> None:
         """Nothing holds the response sender of a request any more, and it has not sent the final flag."""
         with contextlib.suppress(OSError):
-            self._model.channel.send(wire.CLOSED, [handle])
+            self._model.channel.forget(handle)
 
     def is_cancelled(self, handle: int) -> bool:
         """Return whether the client has left."""
