@@ -146,7 +146,7 @@ class Channel:
 
     @staticmethod
     def _fill(block: wire.Block, arrays: Sequence[Any]) -> None:
-        whole = np.frombuffer(block.memory, np.uint8)
+        whole = block.array
         for array, record in arrays:
             start, size = -1 - record[3], record[4]
             if type(array) is bytes:

@@ -12,8 +12,8 @@ null. What follows belongs to the kind of message.
 from __future__ import annotations
 
 import array
+import ctypes
 import fcntl
-import mmap
 import os
 import socket
 import struct
@@ -84,10 +84,40 @@ def block_size(size: int) -> int:
     return aligned(size, power >> 3)
 
 
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mmap.restype = ctypes.c_void_p
+_libc.mmap.argtypes = (
+    ctypes.c_void_p,
+    ctypes.c_size_t,
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_int64,
+)
+_libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+_PROT_READ, _PROT_WRITE, _MAP_SHARED = 1, 2, 1
+
+
+def map_memory(fd: int, size: int, *, writable: bool) -> ctypes.Array[ctypes.c_ubyte]:
+    """Return the memory of a file, which is unmapped with the last reference. The file may be closed.
+
+    Not the mmap module: its objects keep a copy of the file open, and there may be many blocks.
+    """
+    protection = _PROT_READ | (_PROT_WRITE if writable else 0)
+    address = _libc.mmap(None, size, protection, _MAP_SHARED, fd, 0)
+    if address in (None, ctypes.c_void_p(-1).value):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    memory = (ctypes.c_ubyte * size).from_address(address)
+    # not at the end of the process, where somebody may still look
+    weakref.finalize(memory, _libc.munmap, address, size).atexit = False
+    return memory
+
+
 class Block:
     """One memory file of the sender. ``fd`` is -1 once it was passed."""
 
-    __slots__ = ("bytes", "fd", "memory", "number", "size")
+    __slots__ = ("array", "bytes", "fd", "number", "size")
 
     def __init__(self, number: int, size: int) -> None:
         self.number = number
@@ -96,11 +126,11 @@ class Block:
         try:
             os.ftruncate(self.fd, size)
             fcntl.fcntl(self.fd, _SEALS, _WANTED_SEALS)
-            self.memory = mmap.mmap(self.fd, size)
+            self.array = np.frombuffer(map_memory(self.fd, size, writable=True), np.uint8)
         except BaseException:
             self.forget_fd()
             raise
-        self.bytes = memoryview(self.memory)
+        self.bytes = memoryview(self.array)
 
     def forget_fd(self) -> None:
         """Close the file; the memory stays."""
@@ -174,8 +204,8 @@ class BlockMap:
     """
 
     def __init__(self, *, writable: bool) -> None:
-        self._protection = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
-        self._mapped: dict[int, mmap.mmap] = {}
+        self._writable = writable
+        self._mapped: dict[int, ctypes.Array[ctypes.c_ubyte]] = {}
         self._views: dict[int, weakref.ref[np.ndarray]] = {}
         self.freed: deque[int] = deque()
         self.freed_bytes = 0
@@ -192,7 +222,7 @@ class BlockMap:
                 raise WireError("a block is not sealed")
             if number in self._mapped:
                 raise WireError("a block was passed twice")
-            self._mapped[number] = mmap.mmap(fd, size, prot=self._protection)
+            self._mapped[number] = map_memory(fd, size, writable=self._writable)
         except OSError as error:
             raise WireError(f"a block cannot be mapped: {error}") from error
         finally:
@@ -204,6 +234,7 @@ class BlockMap:
         if memory is None or number in self._views:
             raise WireError("an unknown block")
         base = np.frombuffer(memory, np.uint8)
+        base.flags.writeable = self._writable
         freed, views, size = self.freed, self._views, len(memory)
 
         def on_gone(_reference: object) -> None:

@@ -1,0 +1,184 @@
+"""What travels between the node and a worker, without processes."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+from typing import Any
+
+import numpy as np
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from serving_node.backends.python.messages import Results, encode_batches
+from serving_node.backends.python.worker import flotilla_wire as wire
+from serving_node.backends.python.worker.flotilla_wire import WireError
+from serving_node.contract.errors import ErrorCode
+from serving_node.core.errors import InferenceError
+from serving_node.core.request import InferenceRequest, RequestedOutput
+from serving_node.core.tensor import Tensor
+
+_TENSORS = st.lists(
+    st.tuples(st.text(max_size=8), st.one_of(st.binary(max_size=200), st.integers(0, 40_000).map(bytes))), max_size=4
+)
+_REQUESTS = st.lists(
+    st.tuples(st.text(max_size=10), _TENSORS, st.dictionaries(st.text(max_size=4), st.integers(-5, 5), max_size=2)),
+    min_size=1,
+    max_size=3,
+)
+
+
+def request_of(identity: str, tensors: list[tuple[str, bytes]], parameters: dict[str, int]) -> InferenceRequest:
+    inputs = [Tensor(name, "UINT8", (len(data),), memoryview(data)) for name, data in tensors]
+    request = InferenceRequest("m", "", inputs, print, identity, [RequestedOutput("OUT")])
+    request.parameters = dict(parameters)
+    return request
+
+
+@given(st.lists(_REQUESTS, min_size=1, max_size=3), st.integers(1, 2**40))
+@settings(max_examples=60, deadline=None)
+def test_every_byte_arrives_where_the_header_says(batches: list[list[Any]], first: int) -> None:
+    encoded = encode_batches([[request_of(*one) for one in batch] for batch in batches], first)
+    header = json.loads(orjson.dumps(encoded.records))
+    payload = b"".join(encoded.payload)
+    block = bytearray(encoded.placed_bytes)
+    for position, data in encoded.placed:
+        block[position : position + len(data)] = data
+    handle = first
+    for batch, records in zip(batches, header, strict=True):
+        for (identity, tensors, parameters), record in zip(batch, records, strict=True):
+            assert record[:2] == [handle, identity] and record[6] == ["OUT"]
+            assert json.loads(record[5] or "{}") == parameters
+            for (name, data), (sent, datatype, shape, position, size) in zip(tensors, record[7], strict=True):
+                place = payload[position:] if position >= 0 else block[-1 - position :]
+                assert (sent, datatype, shape, place[:size]) == (name, "UINT8", [len(data)], data)
+                assert position % 16 == 0 or (position < 0 and (-1 - position) % 64 == 0)
+            handle += 1
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+    max_leaves=12,
+)
+_RECORD = st.tuples(
+    st.sampled_from(["OUT", "", 7]),
+    st.sampled_from(["FP32", "BYTES", "BF16", "NONE", None]),
+    st.lists(st.one_of(st.integers(-2, 2**62), st.booleans(), st.text(max_size=2)), max_size=3) | st.just("ab"),
+    st.one_of(st.integers(-300, 300), st.integers(-(2**63), 2**63), st.floats(), st.none()),
+    st.one_of(st.integers(-5, 300), st.integers(0, 2**63), st.none()),
+)
+
+
+@given(st.one_of(_JSON, st.tuples(st.lists(_RECORD, max_size=3), st.one_of(st.just(""), st.text(max_size=9)))))
+@settings(max_examples=300, deadline=None)
+def test_nonsense_in_results_is_refused_or_stays_in_bounds(encoded: Any) -> None:
+    reader = Results(bytes(100), np.zeros(256, np.uint8))
+    try:
+        result, parameters = reader.result(encoded)
+    except WireError:
+        return
+    if isinstance(result, InferenceError):
+        assert parameters is None
+        return
+    for tensor in result:
+        assert len(tensor.data) <= 256
+        if tensor.datatype != "BYTES":
+            tensor.as_numpy()
+
+
+def test_results_are_read() -> None:
+    values = np.arange(3, dtype=np.float32)
+    reader = Results(values.tobytes(), values.view(np.uint8))
+    result, parameters = reader.result([[["A", "FP32", [3], 0, 12], ["B", "FP32", [2, 1], -5, 8]], '{"p": 1}'])
+    assert isinstance(result, list)
+    assert result[0].as_numpy().tolist() == [0, 1, 2] and result[1].as_numpy().tolist() == [[1], [2]]
+    assert parameters == {"p": 1}
+    error, _ = reader.result([2, "missing"])
+    assert isinstance(error, InferenceError) and (error.code, error.message) == (ErrorCode.NOT_FOUND, "missing")
+
+
+@given(st.binary(max_size=64))
+def test_any_datagram_is_split_or_refused(data: bytes) -> None:
+    try:
+        _, _, header, start = wire.split(memoryview(data))
+    except WireError:
+        return
+    assert len(header) <= len(data) and start >= 8
+
+
+@given(st.integers(0, 2**40))
+def test_blocks_are_large_enough_and_not_much_larger(size: int) -> None:
+    given_size = wire.block_size(size)
+    assert size <= given_size <= max(2 * size, 64 * 1024) and given_size % 4096 == 0
+
+
+class TestBlocks:
+    def setup_method(self) -> None:
+        self.pool = wire.BlockPool()
+        self.map = wire.BlockMap(writable=False)
+
+    def teardown_method(self) -> None:
+        self.pool.close()
+
+    def test_a_block_is_used_again_when_nobody_looks(self) -> None:
+        block = self.pool.take(100_000)
+        block.bytes[:3] = b"abc"
+        self.map.attach(block.number, block.size, os.dup(block.fd))
+        view = self.map.view(block.number)
+        part = memoryview(view)[1:3]
+        del view
+        assert bytes(part) == b"bc" and self.map.take_freed() == []
+        del part
+        freed = self.map.take_freed()
+        assert freed == [block.number] and self.map.viewed == 0
+        self.pool.give_back(freed)
+        assert self.pool.take(90_000) is block and self.pool.used == 1
+
+    def test_what_was_not_passed_is_refused(self) -> None:
+        with pytest.raises(WireError):
+            self.pool.give_back([1])
+        with pytest.raises(WireError):
+            self.map.view(1)
+
+    def test_many_free_blocks_are_not_kept(self) -> None:
+        blocks = [self.pool.take(32 << 20) for _ in range(4)]
+        self.pool.give_back([block.number for block in blocks])
+        assert self.pool.take_dropped() == [block.number for block in blocks[2:]]
+        assert all(block.fd < 0 for block in blocks[2:])
+
+    @pytest.mark.parametrize("seals", [0, fcntl.F_SEAL_GROW])
+    def test_memory_that_could_be_cut_off_is_refused(self, seals: int) -> None:
+        fd = os.memfd_create("test", os.MFD_ALLOW_SEALING)
+        os.ftruncate(fd, 65536)
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)
+        with pytest.raises(WireError, match="not sealed"):
+            self.map.attach(1, 65536, fd)
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(fd)
+
+    def test_a_wrong_size_is_refused(self) -> None:
+        block = self.pool.take(10)
+        with pytest.raises(WireError, match="not sealed"):
+            self.map.attach(1, block.size * 2, os.dup(block.fd))
+
+
+def test_files_travel_with_datagrams_and_long_ones_are_refused() -> None:
+    left, right = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with left, right:
+        out, into = os.pipe()
+        wire.send_datagram(left, b"hello", into)
+        buffer = bytearray(16)
+        length, fd = wire.receive_into(right, buffer)
+        assert bytes(buffer[:length]) == b"hello"
+        os.write(fd, b"x")
+        assert os.read(out, 1) == b"x"
+        for one in (out, into, fd):
+            os.close(one)
+        left.send(bytes(100))
+        with pytest.raises(WireError, match="too long"):
+            wire.receive_into(right, buffer)
