@@ -376,6 +376,7 @@ class Server:
         if joined is not None:
             joined.desired.wake_waiters()
         await asyncio.gather(*(port.stop(left()) for port in self._ports_open))
+        log.info("All models are stopped, unloading models")
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(repository.close(left()), left() + 1.0)
         if joined is not None:
