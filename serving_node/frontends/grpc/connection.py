@@ -6,24 +6,19 @@ import asyncio
 import contextlib
 import logging
 import random
-import re
 import socket
 import time
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
 from serving_node.core.errors import InferenceError
+from serving_node.frontends.grpc.routing import Plan, Routes
 from serving_node.frontends.grpc.status import STATUS_OF
-from serving_node.frontends.restricted_access import ApiCategory, RestrictedAccess
 from serving_node.wire.grpc import (
-    ACCEPTED_ENCODINGS,
     GrpcCall,
     GrpcError,
     GrpcStatus,
-    MessageHandler,
     decompress,
-    parse_timeout,
     trailers_only,
 )
 from serving_node.wire.http2 import (
@@ -34,7 +29,6 @@ from serving_node.wire.http2 import (
     KeepAliveStep,
     RequestHeaders,
     Stream,
-    encode_headers,
 )
 from serving_node.wire.http2.frames import CANCEL
 from serving_node.wire.listener import Listener
@@ -49,10 +43,6 @@ _WRITE_HIGH_BYTES = 1024 * 1024
 _RETIRE_SECONDS = 2.0
 # Ages of connections are spread by this much, so that clients do not come back all at once.
 _AGE_JITTER = 0.1
-_ACCEPT_ENCODING = (b"grpc-accept-encoding", b"identity,deflate,gzip")
-_GRPC = re.compile(rb"application/grpc(?:[+;]|\Z)")
-_NOT_GRPC = encode_headers([(b":status", b"415")])
-_NOT_POST = encode_headers([(b":status", b"405")])
 _NOT_READING = b"the client does not read its answers"
 _TOO_MUCH_WAITS = trailers_only(GrpcStatus.RESOURCE_EXHAUSTED, _NOT_READING.decode())
 
@@ -76,30 +66,8 @@ class GrpcLimits:
     min_bytes_per_second: int = 16 * 1024
     write_seconds: float = 120.0
     answer_seconds: float = 600.0
-    stall_seconds: float = 10.0
+    stall_seconds: float = 30.0
     max_queued_bytes: int = 256 * 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class Method:
-    """How a method is served: ``unary`` takes the one message; ``open_stream`` returns what takes each message.
-
-    ``category`` is the part of the protocol that it belongs to, None for what cannot be restricted.
-    """
-
-    unary: MessageHandler | None = None
-    open_stream: Callable[[GrpcCall], MessageHandler] | None = None
-    category: ApiCategory | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    """What the headers of a request mean: a method to run, or an answer to give at once."""
-
-    method: Method | None
-    refusal: bytes = b""
-    timeout_ns: int = 0
-    encoding: bytes = b"identity"
 
 
 class GrpcConnection(asyncio.BufferedProtocol):
@@ -107,17 +75,15 @@ class GrpcConnection(asyncio.BufferedProtocol):
 
     def __init__(
         self,
-        methods: Mapping[bytes, Method],
+        routes: Routes,
         limits: GrpcLimits,
         listener: Listener,
-        restricted: RestrictedAccess | None = None,
     ) -> None:
         self.http2 = Http2Connection(self._accept, limits.http2, self._may_ping)
         self.max_message_bytes = limits.max_message_bytes
-        self._methods = methods
+        self._routes = routes
         self._limits = limits
         self._listener = listener
-        self._restricted = restricted or None
         self._loop = asyncio.get_running_loop()
         self._keep_alive = KeepAlive(limits.keep_alive, self._loop.time())
         self._heard_at = 0.0
@@ -314,8 +280,8 @@ class GrpcConnection(asyncio.BufferedProtocol):
 
     def _accept(self, stream: Stream, headers: RequestHeaders) -> GrpcCall | None:
         plan = headers.annotation
-        if not isinstance(plan, _Plan):
-            plan = headers.annotation = self._plan(headers)
+        if not isinstance(plan, Plan):
+            plan = headers.annotation = self._routes.plan(headers)
         method = plan.method
         if method is None:
             self.http2.send_headers(stream, plan.refusal, end=True)
@@ -332,37 +298,6 @@ class GrpcConnection(asyncio.BufferedProtocol):
             call.deadline_ns = time.monotonic_ns() + plan.timeout_ns
         call.handler = method.unary if method.open_stream is None else method.open_stream(call)
         return call
-
-    def _plan(self, headers: RequestHeaders) -> _Plan:
-        if headers.method != b"POST":
-            return _Plan(None, _NOT_POST)
-        if not _GRPC.match(headers.fields.get(b"content-type", b"")):
-            return _Plan(None, _NOT_GRPC)
-        limit = self._limits.http2.max_header_list_bytes
-        if headers.list_bytes > limit:
-            text = f"received metadata size exceeds hard limit ({headers.list_bytes} vs. {limit})"
-            return _Plan(None, trailers_only(GrpcStatus.RESOURCE_EXHAUSTED, text))
-        method = self._methods.get(headers.path)
-        if method is None:
-            return _Plan(None, trailers_only(GrpcStatus.UNIMPLEMENTED, ""))
-        if self._restricted is not None and method.category is not None:
-            refusal = self._restricted.check(method.category, headers.fields)
-            if refusal is not None:
-                return _Plan(None, trailers_only(GrpcStatus.UNAVAILABLE, refusal))
-        timeout_ns = 0
-        if b"grpc-timeout" in headers.fields:
-            parsed = parse_timeout(headers.fields[b"grpc-timeout"])
-            if parsed is None:
-                return _Plan(None, trailers_only(GrpcStatus.INTERNAL, "malformed grpc-timeout"))
-            if not parsed:
-                return _Plan(None, trailers_only(GrpcStatus.DEADLINE_EXCEEDED, "Deadline Exceeded"))
-            timeout_ns = parsed
-        encoding = headers.fields.get(b"grpc-encoding", b"identity")
-        if encoding not in ACCEPTED_ENCODINGS:
-            name = encoding.decode("ascii", "replace")
-            text = f"message encoding '{name}' is not supported"
-            return _Plan(None, trailers_only(GrpcStatus.UNIMPLEMENTED, text, (_ACCEPT_ENCODING,)))
-        return _Plan(method, b"", timeout_ns, encoding)
 
     def _on_message(self, call: GrpcCall, message: bytes | memoryview, compressed: bool) -> None:
         if compressed and call.encoding != b"identity":

@@ -18,6 +18,7 @@ from serving_node.frontends.compression_level import CompressionLevel
 from serving_node.frontends.grpc.compression import AnswerCompression
 from serving_node.frontends.grpc.connection import GrpcConnection, GrpcLimits
 from serving_node.frontends.grpc.infer import InferService
+from serving_node.frontends.grpc.routing import Routes
 from serving_node.frontends.grpc.service import Services
 from serving_node.frontends.header_forwarding import HeaderForwarding
 from serving_node.frontends.restricted_access import RestrictedAccess
@@ -50,8 +51,9 @@ class GrpcFrontend:
             memory=memory,
         )
         services = Services(dataplane, self._infer, memory)
+        routes = Routes(services.methods, chosen.http2.max_header_list_bytes, restricted)
         self._listener = Listener(
-            lambda listener: GrpcConnection(services.methods, chosen, listener, restricted),
+            lambda listener: GrpcConnection(routes, chosen, listener),
             max_connections=chosen.max_connections,
         )
 

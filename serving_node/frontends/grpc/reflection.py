@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError
 
 from serving_node.contract.proto import grpc_service_pb2, health_pb2, model_config_pb2, reflection_pb2
 from serving_node.contract.proto.pool import POOL
-from serving_node.frontends.grpc.connection import Method
+from serving_node.frontends.grpc.routing import Method
 from serving_node.frontends.restricted_access import ApiCategory
 from serving_node.wire.grpc import UNPARSABLE, GrpcCall, GrpcError, GrpcStatus, MessageHandler
 

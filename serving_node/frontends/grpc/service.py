@@ -14,9 +14,9 @@ from serving_node.contract.proto import grpc_service_pb2 as pb
 from serving_node.contract.proto import health_pb2
 from serving_node.core.errors import InferenceError
 from serving_node.dataplane import DataPlane
-from serving_node.frontends.grpc.connection import Method
 from serving_node.frontends.grpc.infer import InferService
 from serving_node.frontends.grpc.reflection import Reflection
+from serving_node.frontends.grpc.routing import Method
 from serving_node.frontends.grpc.shared_memory import SharedMemoryMethods
 from serving_node.frontends.grpc.status import STATUS_OF
 from serving_node.frontends.grpc.stream import open_stream
@@ -32,7 +32,7 @@ _PREFIX = "/inference.GRPCInferenceService/"
 
 
 class Services:
-    """The methods by path, for ``GrpcConnection``."""
+    """The methods by path, for ``Routes``."""
 
     def __init__(self, dataplane: DataPlane, infer: InferService, memory: SharedMemory | None = None) -> None:
         self._dataplane = dataplane

@@ -18,6 +18,7 @@ from serving_node.contract.proto import grpc_service_pb2 as pb
 from serving_node.frontends.codec_pool import CodecPool
 from serving_node.frontends.grpc.connection import GrpcConnection, GrpcLimits
 from serving_node.frontends.grpc.infer import InferService
+from serving_node.frontends.grpc.routing import Routes
 from serving_node.frontends.grpc.service import Services
 from serving_node.wire.http2.frames import PREFACE
 from serving_node.wire.listener import Listener
@@ -149,7 +150,8 @@ async def converse(dataplane: Any, data: bytes, cuts: list[int]) -> tuple[GrpcCo
     pool = CodecPool()
     services = Services(dataplane, InferService(dataplane, pool))
     listener = Listener(lambda _: asyncio.Protocol())
-    connection = GrpcConnection(services.methods, GrpcLimits(max_message_bytes=10_000), listener)
+    routes = Routes(services.methods, 16_000)
+    connection = GrpcConnection(routes, GrpcLimits(max_message_bytes=10_000), listener)
     transport = FakeTransport()
     connection.connection_made(cast(asyncio.BaseTransport, transport))
     while data and not transport.closed:
