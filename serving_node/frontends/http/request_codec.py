@@ -5,8 +5,8 @@ Error classes are Triton's, and so is the order of checks: see ``json_data``.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import Any
 
 from serving_node.contract.errors import ErrorCode
@@ -227,7 +227,7 @@ def _shape(document: dict[str, Any], name: str) -> tuple[int, ...]:
     problem = ""
     if any(dimension > _INT64_MAX for dimension in shape):
         problem = "contains one or more invalid dimensions"
-    elif prod(shape) > _INT64_MAX:
+    elif _count(shape) > _INT64_MAX:
         problem = f"causes total element count to exceed maximum size of {_INT64_MAX}"
     if problem:
         written = ",".join(map(str, shape))
@@ -235,8 +235,18 @@ def _shape(document: dict[str, Any], name: str) -> tuple[int, ...]:
     return tuple(shape)
 
 
+def _count(shape: Sequence[int]) -> int:
+    """Return the number of elements, or some number over the largest allowed: the product of many may be endless."""
+    count = 1
+    for dimension in shape:
+        count *= dimension
+        if count > _INT64_MAX:
+            break
+    return count
+
+
 def _data_bytes(name: str, datatype: str, shape: tuple[int, ...], data: Any) -> bytes:
-    count = prod(shape)
+    count = _count(shape)
     if count == 0:
         return b""
     if not isinstance(data, list):

@@ -114,3 +114,10 @@ def test_any_json_is_a_tensor_or_refused(data: Any, datatype: str, count: int | 
     with contextlib.suppress(InferenceError):
         found = tensor_bytes("A", datatype, data if isinstance(data, list) else [data], count)
         assert count is None or datatype == "BYTES" or len(found) == count * NUMPY_DTYPES[datatype].itemsize
+
+
+@pytest.mark.parametrize("shape", [[2**62] * 50_000, [2**62] * 50_000 + [0], [2**63], [2**40, 2**40]])
+def test_shapes_without_bounds(shape: list[int]) -> None:
+    text = json.dumps({"inputs": [{"name": "A", "datatype": "INT8", "shape": shape, "data": [1]}]})
+    with pytest.raises(InferenceError, match=r"^invalid shape for input 'A': shape \[.* (exceed|invalid)"):
+        parse_infer(text.encode())
