@@ -67,7 +67,7 @@ class Tensor:
         if not name:
             raise TritonModelException("Tensor name cannot be an empty string.")
         self._name = name
-        self._array = array
+        self._array = array if array.flags.c_contiguous else np.ascontiguousarray(array)
         datatype = _WIRE_NAMES.get(array.dtype)
         if datatype is None:
             if array.dtype.type is not np.bytes_:

@@ -82,6 +82,11 @@ _runtime: Any = None
 # -- errors and logging
 
 
+def _member_text(member: enum.Enum) -> str:
+    """Return a member as Triton prints it; newer Pythons print the number of an IntEnum."""
+    return f"{type(member).__name__}.{member.name}"
+
+
 class __ErrorCode(enum.IntEnum):
     """Kinds of errors, by Triton's numbers."""
 
@@ -94,8 +99,7 @@ class __ErrorCode(enum.IntEnum):
     ALREADY_EXISTS = 6
     CANCELLED = 7
 
-    def __str__(self) -> str:
-        return f"{type(self).__name__}.{self.name}"
+    __str__ = _member_text
 
 
 _ErrorCode = __ErrorCode
@@ -128,46 +132,50 @@ class TritonError:
         return self._code
 
 
-class _LogLevel(enum.IntEnum):
+class LogLevel(enum.IntEnum):
+    """Levels of lines in the log."""
+
     INFO = 0
     WARNING = 1
     ERROR = 2
     VERBOSE = 3
 
+    __str__ = _member_text
+
 
 class Logger:
     """Writes lines to the log of the server."""
 
-    LogLevel = _LogLevel
-    INFO = _LogLevel.INFO
-    WARNING = _LogLevel.WARNING
-    ERROR = _LogLevel.ERROR
-    VERBOSE = _LogLevel.VERBOSE
+    LogLevel = LogLevel
+    INFO = LogLevel.INFO
+    WARNING = LogLevel.WARNING
+    ERROR = LogLevel.ERROR
+    VERBOSE = LogLevel.VERBOSE
 
     @staticmethod
-    def log(message: str, level: int = _LogLevel.INFO) -> None:
+    def log(message: str, level: int = LogLevel.INFO) -> None:
         """Write a line of a level."""
         _log(level, message)
 
     @staticmethod
     def log_info(message: str) -> None:
         """Write a line."""
-        _log(_LogLevel.INFO, message)
+        _log(LogLevel.INFO, message)
 
     @staticmethod
     def log_warn(message: str) -> None:
         """Write a warning."""
-        _log(_LogLevel.WARNING, message)
+        _log(LogLevel.WARNING, message)
 
     @staticmethod
     def log_error(message: str) -> None:
         """Write an error."""
-        _log(_LogLevel.ERROR, message)
+        _log(LogLevel.ERROR, message)
 
     @staticmethod
     def log_verbose(message: str) -> None:
         """Write a line that shows only where the log is verbose."""
-        _log(_LogLevel.VERBOSE, message)
+        _log(LogLevel.VERBOSE, message)
 
 
 def _log(level: int, message: str) -> None:
@@ -188,13 +196,17 @@ def _text(where: str, name: str, value: Any) -> str:
 # -- requests and responses
 
 
-class _MemoryType(enum.IntEnum):
+class MemoryType(enum.IntEnum):
+    """Kinds of memory, by Triton's numbers."""
+
+    TRITONSERVER_MEMORY_GPU = 0
     TRITONSERVER_MEMORY_CPU = 1
-    TRITONSERVER_MEMORY_GPU = 2
+
+    __str__ = _member_text
 
 
-TRITONSERVER_MEMORY_CPU = _MemoryType.TRITONSERVER_MEMORY_CPU
-TRITONSERVER_MEMORY_GPU = _MemoryType.TRITONSERVER_MEMORY_GPU
+TRITONSERVER_MEMORY_CPU = MemoryType.TRITONSERVER_MEMORY_CPU
+TRITONSERVER_MEMORY_GPU = MemoryType.TRITONSERVER_MEMORY_GPU
 
 
 class PreferredMemory:
@@ -203,7 +215,7 @@ class PreferredMemory:
     __slots__ = ("_device", "_kind")
 
     def __init__(self, preferred_memory_type: int, preferred_device_id: int = 0) -> None:
-        self._kind = _MemoryType(preferred_memory_type)
+        self._kind = MemoryType(preferred_memory_type)
         self._device = int(preferred_device_id)
 
 
