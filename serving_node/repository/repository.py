@@ -294,27 +294,38 @@ class ModelRepository:
             PollError: none, too many, or one that cannot be read; those that can be read are loaded all the same.
             InferenceError: INVALID_ARG, a version failed.
         """
-        if files:
-            key = ModelId("", name)
-            await self._load(key, await asyncio.to_thread(poll_uploaded, name, files, self._rules, config_json))
-            return
-        found = await asyncio.to_thread(self._find, name)
-        problem = PollError(_DUPLICATE) if found.duplicates else None
-        if not found.paths and problem is None:
-            problem = PollError("model not found in any model repository")
+        polled, problem = await self._poll_name(name, config_json, files)
         failures = ""
-        for key, path in found.paths.items():
+        for key, model in polled.items():
             try:
-                if config_json is not None or await asyncio.to_thread(self._is_modified, key, path):
-                    await self._load(key, await asyncio.to_thread(poll_folder, path, self._rules, config_json))
-            except PollError as error:
-                problem = error
+                await self._load(key, model)
             except InferenceError as error:
                 failures += error.message
         if failures:
             raise InferenceError(ErrorCode.INVALID_ARG, failures)
         if problem is not None:
             raise problem
+
+    async def _poll_name(
+        self, name: str, config_json: str | None, files: dict[str, bytes]
+    ) -> tuple[dict[ModelId, PolledModel], PollError | None]:
+        """Return what must be loaded for a name, in this order, and what is wrong with the rest."""
+        if files:
+            return {
+                ModelId("", name): await asyncio.to_thread(poll_uploaded, name, files, self._rules, config_json)
+            }, None
+        found = await asyncio.to_thread(self._find, name)
+        problem = PollError(_DUPLICATE) if found.duplicates else None
+        if not found.paths and problem is None:
+            problem = PollError("model not found in any model repository")
+        polled: dict[ModelId, PolledModel] = {}
+        for key, path in found.paths.items():
+            try:
+                if config_json is not None or await asyncio.to_thread(self._is_modified, key, path):
+                    polled[key] = await asyncio.to_thread(poll_folder, path, self._rules, config_json)
+            except PollError as error:
+                problem = error
+        return polled, problem
 
     def _is_modified(self, key: ModelId, path: Path) -> bool:
         known = self._known.get(key)
