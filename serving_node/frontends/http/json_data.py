@@ -63,12 +63,7 @@ def _parse_leniently(text: bytes) -> Any:
     text = text.removeprefix(_BOM)
     if _LONE.search(_PAIR.sub(b"", text)):
         raise ValueError("the surrogate pair in string is invalid")
-    document = json.loads(text.decode("utf-8", "surrogateescape"), parse_float=_finite)
-    try:
-        text.decode()
-    except UnicodeDecodeError:
-        return _clean(document, 0)
-    return document
+    return _clean(json.loads(text.decode("utf-8", "surrogateescape"), parse_float=_finite), 0)
 
 
 def _finite(text: str) -> float:
@@ -143,9 +138,13 @@ def _string_bytes(data: list[Any], kinds: set[type]) -> bytes:
         sentence = "Unable to parse JSON bytes array: attempt to access JSON non-string as string"
         raise InferenceError(ErrorCode.INTERNAL, sentence)
     parts: list[bytes] = []
-    for text in data:
-        raw = text.encode("utf-8", "surrogateescape")
-        parts += (len(raw).to_bytes(4, "little"), raw)
+    try:
+        for text in data:
+            raw = text.encode("utf-8", "surrogateescape")
+            parts += (len(raw).to_bytes(4, "little"), raw)
+    except UnicodeEncodeError:
+        sentence = "failed to parse the request JSON buffer: The surrogate pair in string is invalid."
+        raise InferenceError(ErrorCode.INTERNAL, sentence) from None
     return b"".join(parts)
 
 

@@ -88,6 +88,11 @@ def test_strings_that_are_not_text() -> None:
     for text in (rb'["\ud83d"]', rb'["\ude00\ud83d"]', b'["\xff\\ud83d"]'):
         with pytest.raises(InferenceError, match="failed to parse the request JSON buffer"):
             parse_json(text)
+    for text in (rb'{"id":"\\ud83d\ude00","x":NaN}', rb'{"x":"\\ud83d\ude00","data":["\\ud83d\ude00",NaN]}'):
+        with pytest.raises(InferenceError, match="failed to parse the request JSON buffer"):
+            parse_json(text)
+    with pytest.raises(InferenceError, match="surrogate pair"):
+        tensor_bytes("A", "BYTES", parse_json(rb'{"x":NaN,"data":["\\ud83d\ude00"]}')["data"], 1)
     assert parse_json(b'["\xff", "\\ud83d\\ude00"]') == ["\ufffd", "\U0001f600"]
 
 
