@@ -307,12 +307,12 @@ class GrpcCall:
         if self.done:
             return
         if self._own is not None or self._prefix:
-            self.finish(GrpcStatus.INTERNAL, UNPARSABLE)
+            self.fail(GrpcStatus.INTERNAL, UNPARSABLE)
         elif self.streaming:
             if self.on_half_close is not None and self._held is None:
                 self.on_half_close()
         elif self._message is None:
-            self.finish(GrpcStatus.INTERNAL, UNPARSABLE)
+            self.fail(GrpcStatus.INTERNAL, UNPARSABLE)
         else:
             message, self._message = self._message, None
             self.on_message(self, message, self._compressed)
@@ -341,10 +341,10 @@ class GrpcCall:
             flag, length = _PREFIX.unpack(self._prefix)
             self._prefix = b""
             if flag > 1:
-                self.finish(GrpcStatus.INTERNAL, "bad flags of a message")
+                self.fail(GrpcStatus.INTERNAL, "bad flags of a message")
             elif length > self._owner.max_message_bytes:
                 limit = self._owner.max_message_bytes
-                self.finish(GrpcStatus.RESOURCE_EXHAUSTED, f"Received message larger than max ({length} vs. {limit})")
+                self.fail(GrpcStatus.RESOURCE_EXHAUSTED, f"Received message larger than max ({length} vs. {limit})")
             elif length <= len(chunk):
                 self._take(flag, bytes(chunk[:length]))
                 chunk = chunk[length:]
@@ -358,18 +358,18 @@ class GrpcCall:
             # not zeroed: pages that never arrive are never touched
             self._own = np.empty(length, np.uint8).data
         except MemoryError:
-            self.finish(GrpcStatus.RESOURCE_EXHAUSTED, f"no memory for a message of {length} bytes")
+            self.fail(GrpcStatus.RESOURCE_EXHAUSTED, f"no memory for a message of {length} bytes")
             return
         self._own[: len(chunk)] = chunk
         self._filled = len(chunk)
 
     def _take(self, flag: int, message: bytes | memoryview) -> None:
         if flag > 1:
-            self.finish(GrpcStatus.INTERNAL, "bad flags of a message")
+            self.fail(GrpcStatus.INTERNAL, "bad flags of a message")
         elif len(message) > self._owner.max_message_bytes:
             limit = self._owner.max_message_bytes
             text = f"Received message larger than max ({len(message)} vs. {limit})"
-            self.finish(GrpcStatus.RESOURCE_EXHAUSTED, text)
+            self.fail(GrpcStatus.RESOURCE_EXHAUSTED, text)
         elif self._held is not None:
             self._held.append((message, bool(flag)))
         elif self.streaming:

@@ -306,7 +306,7 @@ class GrpcConnection(asyncio.BufferedProtocol):
                 message = decompress(call.encoding, message, limit)
             except GrpcError as error:
                 if error.status is not GrpcStatus.RESOURCE_EXHAUSTED or limit == self.max_message_bytes:
-                    call.finish(error.status, error.message)
+                    call.fail(error.status, error.message)
                     return
                 if call.streaming:
                     call.hold()
@@ -331,12 +331,12 @@ class GrpcConnection(asyncio.BufferedProtocol):
         try:
             call.handler(call, message)
         except InferenceError as error:
-            call.finish(STATUS_OF[error.code], error.message)
+            call.fail(STATUS_OF[error.code], error.message)
         except GrpcError as error:
-            call.finish(error.status, error.message)
+            call.fail(error.status, error.message)
         except Exception:
             _log.exception("gRPC handler failed")
-            call.finish(GrpcStatus.INTERNAL, "internal error")
+            call.fail(GrpcStatus.INTERNAL, "internal error")
 
 
 def _random_age(policy: KeepAlivePolicy) -> float:

@@ -172,10 +172,11 @@ async def converse(dataplane: Any, data: bytes, cuts: list[int]) -> tuple[GrpcCo
 @given(data=conversations(), cuts=st.lists(st.integers(1, 100), max_size=30))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_any_conversation(dataplane: Any, bugs: Bugs, data: bytes, cuts: list[int]) -> None:
+    dataplane.requests.clear()
+    bugs.records.clear()
     connection, transport = asyncio.run(converse(dataplane, data, cuts))
     assert bugs.records == []
     assert not connection.http2.streams
     assert connection.http2.queued_bytes == 0
     assert transport.written < 200_000
     assert all(request.cancelled or request.model_name != "hold" for request in dataplane.requests)
-    dataplane.requests.clear()

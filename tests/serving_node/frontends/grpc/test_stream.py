@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 import grpc
@@ -15,6 +16,7 @@ from serving_node.core.tensor import Tensor
 from serving_node.frontends.grpc import stream
 
 from .calls import Feed, infer_method, raw_request, serving, stream_method
+from .raw_client import DATA, HEADERS, RawClient, frame
 
 Parts = list[tuple[str, bool]]  # kind ("data", "empty", "error" or "flag") and whether it is final
 
@@ -83,15 +85,15 @@ def wanting_empty(request: pb.ModelInferRequest, version: str = "") -> pb.ModelI
     return request
 
 
-DATA = ("", "7", "decoupled", "1", 1, False)
+ROW = ("", "7", "decoupled", "1", 1, False)
 
 
 @pytest.mark.parametrize(
     ("script", "plain", "last_when_wanted"),
     [
         ([("flag", True)], [], ("", "7", "decoupled", "", 0, True)),
-        ([("data", False), ("flag", True)], [DATA], ("", "7", "decoupled", "", 0, True)),
-        ([("data", True)], [(*DATA[:5], True)], None),
+        ([("data", False), ("flag", True)], [ROW], ("", "7", "decoupled", "", 0, True)),
+        ([("data", True)], [(*ROW[:5], True)], None),
         (
             [("empty", False), ("flag", True)],
             [("", "7", "decoupled", "1", 0, False)],
@@ -100,10 +102,10 @@ DATA = ("", "7", "decoupled", "1", 1, False)
         ([("empty", True)], [("", "7", "decoupled", "1", 0, True)], None),
         (
             [("data", False), ("error", False), ("flag", True)],
-            [DATA, ("it failed", "7", "decoupled", "", 0, False)],
+            [ROW, ("it failed", "7", "decoupled", "", 0, False)],
             ("", "7", "decoupled", "", 0, True),
         ),
-        ([("data", False), ("error", True)], [DATA, ("it failed", "7", "decoupled", "", 0, True)], None),
+        ([("data", False), ("error", True)], [ROW, ("it failed", "7", "decoupled", "", 0, True)], None),
     ],
 )
 def test_responses_of_a_decoupled_model(
@@ -252,6 +254,18 @@ def test_a_client_that_does_not_read_is_cut_off(
         feed.put(None)
         assert responses.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert request.cancelled
+
+
+@pytest.mark.parametrize("second", [b"\1\0\0\0\1x", b"\2\0\0\0\0", b"\0\xff\xff\xff\xff", b"\0\0\0\0\1\xff"])
+def test_a_message_that_ends_the_stream_cancels_what_runs(dataplane: Any, loop_thread: Any, second: bytes) -> None:
+    raw = raw_request(b"a", "hold").SerializeToString()
+    with serving(dataplane, loop_thread) as port, RawClient(port) as client:
+        block = client.headers("/inference.GRPCInferenceService/ModelStreamInfer", grpc_encoding="gzip")
+        first = struct.pack(">BI", 0, len(raw)) + raw
+        client.send(frame(HEADERS, 4, 1, block), frame(DATA, 0, 1, first), frame(DATA, 0, 1, second))
+        while not any(kind == HEADERS and flags & 1 for kind, flags, _, _ in client.read()):
+            pass
+        assert [request.cancelled for request in dataplane.requests] == [True]
 
 
 def test_garbage_ends_the_stream(dataplane: Any, loop_thread: Any) -> None:
