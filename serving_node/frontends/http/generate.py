@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from serving_node.contract.errors import ErrorCode
@@ -18,7 +20,14 @@ from serving_node.dataplane import DataPlane
 from serving_node.frontends.codec_pool import CodecPool
 from serving_node.frontends.header_forwarding import HeaderForwarding
 from serving_node.frontends.http.answers import JSON_HEADERS, respond_error, respond_failure
-from serving_node.frontends.http.generate_codec import GenerateCall, parse_generate, write_error, write_generate
+from serving_node.frontends.http.generate_codec import (
+    GenerateCall,
+    parse_generate,
+    write_error,
+    write_generate,
+    write_large_generate,
+)
+from serving_node.frontends.http.response_codec import LARGE_JSON_BYTES
 from serving_node.frontends.http_status import HTTP_STATUS_OF
 from serving_node.frontends.parameters import STICKY_HEADER
 from serving_node.frontends.tracing import begin_http_trace
@@ -47,11 +56,11 @@ class GenerateHandler:
 
     def serve(self, exchange: HttpExchange, model: str, version: str) -> None:
         """Answer with the one response of the model. Raises InferenceError for what is wrong with the request."""
-        self._start(exchange, model, version, _Single(exchange))
+        self._start(exchange, model, version, _Single(exchange, self._pool))
 
     def serve_stream(self, exchange: HttpExchange, model: str, version: str) -> None:
         """Answer with an event for each response. Raises InferenceError for what is wrong with the request."""
-        self._start(exchange, model, version, _Stream(exchange))
+        self._start(exchange, model, version, _Stream(exchange, self._pool))
 
     def _start(self, exchange: HttpExchange, model: str, version: str, answer: _Single | _Stream) -> None:
         if self._dataplane.tracing is not None:
@@ -104,14 +113,38 @@ class GenerateHandler:
         self._dataplane.infer(request)
 
 
+class _Written:
+    """The text of one response, once it is written. An empty one stands for a response that is only a flag."""
+
+    __slots__ = ("is_done", "is_last", "status", "text")
+
+    def __init__(self, *, is_last: bool) -> None:
+        self.is_done = False
+        self.is_last = is_last
+        self.status, self.text = 200, b""
+
+    def fill(self, write: Callable[[], bytes], error: Exception | None) -> None:
+        """Take what ``write`` returns, or an error."""
+        self.is_done = True
+        try:
+            if error is not None:
+                raise error
+            self.text = write()
+        except InferenceError as failure:
+            self.status, self.text = HTTP_STATUS_OF[failure.code], write_error(failure.message)
+
+
 class _Answer:
     """Turns responses of a model into texts."""
 
-    __slots__ = ("_exchange", "_has_responded")
+    __slots__ = ("_exchange", "_has_responded", "_pool", "_waiting")
 
-    def __init__(self, exchange: HttpExchange) -> None:
+    def __init__(self, exchange: HttpExchange, pool: CodecPool) -> None:
         self._exchange = exchange
+        self._pool = pool
         self._has_responded = False
+        # responses behind a large one that is written elsewhere, in order
+        self._waiting: deque[_Written] = deque()
 
     def on_response(self, response: InferenceResponse) -> None:
         """Called by the dataplane."""
@@ -124,15 +157,33 @@ class _Answer:
         _guard(exchange, lambda: self._take(response))
 
     def _take(self, response: InferenceResponse) -> None:
-        status, text = 200, b""
+        written = _Written(is_last=response.final)
+        if sum(len(tensor.data) for tensor in response.outputs) > LARGE_JSON_BYTES:
+            self._write_elsewhere(response, written)
+        else:
+            written.fill(lambda: b"" if response.flag_only else write_generate(response), response.error)
+        if self._waiting or not written.is_done:
+            self._waiting.append(written)
+        else:
+            self._send(written.status, written.text, is_last=written.is_last)
+
+    def _write_elsewhere(self, response: InferenceResponse, written: _Written) -> None:
+        def done(text: bytes | None, error: Exception | None) -> None:
+            _guard(self._exchange, lambda: self._finish(written, text or b"", error))
+
+        described = [(tensor.name, tensor.datatype, tensor.shape, len(tensor.data)) for tensor in response.outputs]
+        head = replace(response, outputs=[])
+        data = b"".join(tensor.data for tensor in response.outputs)
         try:
-            if response.error is not None:
-                raise response.error
-            if not response.flag_only:
-                text = write_generate(response)
+            self._pool.submit(partial(write_large_generate, head, described), data, done)
         except InferenceError as error:
-            status, text = HTTP_STATUS_OF[error.code], write_error(error.message)
-        self._send(status, text, is_last=response.final)
+            written.fill(lambda: b"", error)
+
+    def _finish(self, written: _Written, text: bytes, error: Exception | None) -> None:
+        written.fill(lambda: text, error)
+        while self._waiting and self._waiting[0].is_done and not self._exchange.disconnected:
+            written = self._waiting.popleft()
+            self._send(written.status, written.text, is_last=written.is_last)
 
     def _send(self, status: int, text: bytes, *, is_last: bool) -> None:
         """Send the text of one response; an empty one stands for a response that is only a flag."""
@@ -144,8 +195,8 @@ class _Single(_Answer):
 
     __slots__ = ("_count", "_first")
 
-    def __init__(self, exchange: HttpExchange) -> None:
-        super().__init__(exchange)
+    def __init__(self, exchange: HttpExchange, pool: CodecPool) -> None:
+        super().__init__(exchange, pool)
         self._count = 0
         self._first = (200, b"")
 

@@ -7,7 +7,7 @@ request; the members of the object ``parameters`` are taken in the same way. Sou
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
@@ -137,6 +137,18 @@ def write_generate(response: InferenceResponse) -> bytes:
             text = write_data(tensor.name, tensor.datatype, tensor.data)
             members[tensor.name] = text[1:-1] if prod(tensor.shape) == 1 else text
     return b"{" + b",".join(_write(name) + b":" + members[name] for name in sorted(members)) + b"}"
+
+
+def write_large_generate(
+    head: InferenceResponse, described: list[tuple[str, str, tuple[int, ...], int]], data: bytes
+) -> bytes:
+    """Return ``write_generate`` of ``head`` with outputs (name, datatype, shape, bytes) behind each other."""
+    outputs: list[Tensor] = []
+    start = 0
+    for name, datatype, shape, size in described:
+        outputs.append(Tensor(name, datatype, shape, data[start : start + size]))
+        start += size
+    return write_generate(replace(head, outputs=outputs))
 
 
 def write_error(message: str) -> bytes:

@@ -248,6 +248,24 @@ def test_an_output_that_json_cannot_carry(connection: http.client.HTTPConnection
     assert b"sending FP16 data via JSON is not supported" in content
 
 
+def test_large_responses_are_written_elsewhere_and_stay_in_order(
+    connection: http.client.HTTPConnection, model: Model
+) -> None:
+    post(connection, STREAM, {})
+    large = np.arange(100_000, dtype=np.float64) % 1000
+    model.send(Tensor.from_numpy("large", large, "FP64"))
+    model.send(text("small"))
+    model.send(Tensor.from_numpy("half", large.astype(np.float16), "FP16"), Tensor.from_numpy("large", large, "FP64"))
+    model.end()
+    status, content, _ = answer(connection)
+    events = [json.loads(event.removeprefix(b"data: ")) for event in content.split(b"\n\n")[:-1]]
+    assert status == 200
+    assert events[0]["large"] == large.tolist()
+    assert events[1]["text_output"] == "small"
+    assert "sending FP16 data via JSON is not supported" in events[2]["error"]
+    assert len(events) == 3
+
+
 @pytest.mark.parametrize("path", [GENERATE, STREAM])
 def test_leaving_cancels(port: int, model: Model, loop_thread: Any, path: str) -> None:
     with socket.create_connection(("127.0.0.1", port), timeout=30) as client:
