@@ -20,6 +20,7 @@ from serving_node.core.tensor import NUMPY_DTYPES, decode_bytes_elements
 from serving_node.wire.exchange import Buffer
 
 _MAX_DEPTH = 100
+_SMALL_BYTES = 1024 * 1024
 _ALLOWED: dict[str, frozenset[type]] = {
     "BOOL": frozenset({bool}),
     "FP32": frozenset({int, float}),
@@ -50,9 +51,25 @@ def parse_json(text: bytes | memoryview) -> Any:
             raise InferenceError(ErrorCode.INTERNAL, sentence) from None
 
 
+def parse_small(text: bytes | memoryview) -> Any:
+    """Return a JSON value of a call that says little: parsing a large one would hold up everybody else.
+
+    Raises:
+        InferenceError: as ``parse_json`` does, and INVALID_ARG for more than 1 MiB.
+    """
+    if len(text) > _SMALL_BYTES:
+        sentence = f"request JSON size of {len(text)} bytes exceeds the maximum of {_SMALL_BYTES} bytes for this call"
+        raise InferenceError(ErrorCode.INVALID_ARG, sentence)
+    return parse_json(text)
+
+
 def parse_object(text: bytes | memoryview) -> dict[str, Any]:
     """Return a JSON object. Raises InferenceError as ``parse_json`` does, and INTERNAL for any other value."""
-    document = parse_json(text)
+    return as_object(parse_json(text))
+
+
+def as_object(document: Any) -> dict[str, Any]:
+    """Return a parsed document that must be an object. Raises InferenceError INTERNAL."""
     if not isinstance(document, dict):
         raise InferenceError(ErrorCode.INTERNAL, "failed to parse the request JSON buffer: not an object at 0")
     return document

@@ -17,7 +17,7 @@ from serving_node.core.metadata import TensorMetadata
 from serving_node.dataplane import DataPlane
 from serving_node.frontends.codec_pool import CodecPool
 from serving_node.frontends.http.answers import JSON_HEADERS, TEXT_HEADERS, respond_error, respond_failure, respond_json
-from serving_node.frontends.http.json_data import parse_object
+from serving_node.frontends.http.json_data import as_object, parse_object, parse_small
 from serving_node.frontends.http.routes import RouteTable
 from serving_node.frontends.load_parameters import LoadParameters
 from serving_node.frontends.restricted_access import ApiCategory
@@ -195,7 +195,7 @@ def parse_load(body: bytes | memoryview) -> LoadParameters:
 
 
 def _body(exchange: HttpExchange) -> dict[str, Any]:
-    return parse_object(exchange.body) if len(exchange.body) else {}
+    return as_object(parse_small(exchange.body)) if len(exchange.body) else {}
 
 
 def _respond_trace(exchange: HttpExchange, settings: dict[str, list[str]]) -> None:

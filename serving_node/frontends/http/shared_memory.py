@@ -10,7 +10,7 @@ from typing import Any
 from serving_node.contract.errors import ErrorCode
 from serving_node.core.errors import InferenceError
 from serving_node.frontends.http.answers import JSON_HEADERS, respond_json
-from serving_node.frontends.http.json_data import parse_json
+from serving_node.frontends.http.json_data import parse_small
 from serving_node.frontends.http.routes import RouteTable
 from serving_node.frontends.restricted_access import ApiCategory
 from serving_node.frontends.shared_memory import HANDLE_BYTES, RegionKind, SharedMemory
@@ -39,7 +39,7 @@ class SharedMemoryHandlers:
 
     def _register_system(self, exchange: HttpExchange, name: str, version: str) -> None:
         self._memory.check_registration(RegionKind.SYSTEM, name)
-        document = parse_json(exchange.body)
+        document = parse_small(exchange.body)
         key = _string(_field(document, "key"))
         offset = _unsigned(document["offset"]) if "offset" in document else 0
         byte_size = _unsigned(_field(document, "byte_size"))
@@ -48,7 +48,7 @@ class SharedMemoryHandlers:
 
     def _register_cuda(self, exchange: HttpExchange, name: str, version: str) -> None:
         self._memory.check_registration(RegionKind.CUDA, name)
-        document = parse_json(exchange.body)
+        document = parse_small(exchange.body)
         text = _string(_member(_field(document, "raw_handle"), "b64"))
         byte_size = _unsigned(_member(document, "byte_size"))
         device = _unsigned(_member(document, "device_id"))

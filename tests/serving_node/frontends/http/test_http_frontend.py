@@ -548,3 +548,14 @@ def test_leaving_cancels_and_frees_what_is_parsed_elsewhere(
     status, _, _ = ask(connection, "POST", INFER, large)  # parsed behind the other one
     assert status == 200
     assert [request.model_name for request in dataplane.requests if not request.cancelled] == ["echo"]
+
+
+@pytest.mark.parametrize(
+    "path", ["/v2/repository/index", "/v2/logging", "/v2/trace/setting", "/v2/repository/models/echo/unload"]
+)
+def test_calls_that_say_little_take_little(connection: http.client.HTTPConnection, path: str) -> None:
+    status, answer, _ = ask(connection, "POST", path, b"{" + b" " * (1 << 20) + b"}")
+    assert (status, answer) == (
+        400,
+        {"error": "request JSON size of 1048578 bytes exceeds the maximum of 1048576 bytes for this call"},
+    )
