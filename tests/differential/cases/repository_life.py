@@ -463,7 +463,7 @@ def _success(answer: dict[str, Any]) -> dict[str, Any]:
     return {"success counts": rows}
 
 
-_OF_SEQUENCES = ("refused_complete_other_scheduler", "refused_control_is_input")
+_OF_SEQUENCES = ("refused_complete_other_scheduler",)
 
 
 def _refused() -> list[Case]:

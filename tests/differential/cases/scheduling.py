@@ -30,7 +30,7 @@ def _batches(model: str) -> Http:
 
 
 def _queues() -> list[Case]:
-    slow, quick = 0.6, 0.0
+    slow, quick = 0.9, 0.0
 
     def case(id: str, model: str, *calls: Any, apart: float = 0.1, **more: Any) -> Case:
         return Case(f"queue-{id}", (Together(calls, apart),), (model,), **more)
@@ -75,7 +75,7 @@ def _queues() -> list[Case]:
         ),
         Case(
             "queue-batch",
-            (Together(tuple(_sleep("sleep_batching", 0.3) for _ in range(5)), 0.05), _batches("sleep_batching")),
+            (Together(tuple(_sleep("sleep_batching", 0.6) for _ in range(5)), 0.05), _batches("sleep_batching")),
             ("sleep_batching",),
             fresh=True,
         ),
@@ -89,7 +89,7 @@ def _queues() -> list[Case]:
             case(
                 f"priority-{p}",
                 "sleep_priority",
-                _sleep("sleep_priority", 0.2),
+                _sleep("sleep_priority", 0.3),
                 _sleep("sleep_priority", quick, parameters={"priority": p}),
             )
             for p in (0, 1, 3, 9)
