@@ -13,17 +13,25 @@ import traceback
 from types import FrameType
 from typing import Any
 
-import flotilla_wire as wire
+import flotilla_wire as wire  # type: ignore[import-not-found]
 import numpy as np
-import triton_python_backend_utils as pb_utils
-from flotilla_channel import Channel
-
+import triton_python_backend_utils as pb_utils  # type: ignore[import-not-found]
+from flotilla_channel import Channel  # type: ignore[import-not-found]
+from flotilla_tensor import UnreadableStrings
+  # type: ignore[import-not-found]
 _MASK = wire.FLAG_SLOTS - 1
 _FINAL = 1
+_INVALID_ARG = 3
 _CANCELLED = 7
 _HERE = os.path.dirname(os.path.abspath(__file__))
 # names as the wire has them, which are not those of the config
 _OBJECT = np.dtype(object)
+
+
+def _without_unreadable(requests: list[Any]) -> tuple[list[Any], list[tuple[int, str]]]:
+    """Return the requests that could be read, and places and sentences of those that could not."""
+    good = [request for request in requests if type(request) is not str]
+    return good, [(place, request) for place, request in enumerate(requests) if type(request) is str]
 
 
 class Refused(Exception):
@@ -137,6 +145,7 @@ class Model:
         self._outputs = order["outputs"]
         self._loop: asyncio.AbstractEventLoop | None = None
         self._background: set[Any] = set()
+        self._some_unreadable = False
         pb_utils._runtime = Runtime(self)
         kind = import_model(order)
         self.user = kind()
@@ -168,12 +177,19 @@ class Model:
     def _run(self, only: list[list[Any]]) -> None:
         """Run a batch, which is taken out of ``only``, and answer it. What the model did wrong fails the batch."""
         requests = only.pop()
+        if self._some_unreadable:
+            requests, unreadable = _without_unreadable(requests)
+            self._some_unreadable = False
+        else:
+            unreadable = ()
         ready_ns = time.monotonic_ns()
         arrays: list[Any] = []
         try:
-            returned = self._execute(requests)
+            returned = self._execute(requests) if requests else None
             computed_ns = time.monotonic_ns()
             results = self._results(requests, returned, arrays)
+            for place, sentence in unreadable:
+                results.insert(place, [_INVALID_ARG, sentence])
             del returned
         except BaseException as error:
             computed_ns = time.monotonic_ns()
@@ -257,7 +273,12 @@ class Model:
                 data = memoryview(payload)[position : position + size]
             else:
                 data = block[-1 - position : -1 - position + size]  # type: ignore[index]
-            tensors.append(pb_utils.Tensor._from_wire(name, datatype, shape, data))
+            try:
+                tensors.append(pb_utils.Tensor._from_wire(name, datatype, shape, data))
+            except UnreadableStrings as error:
+                self._some_unreadable = True
+                start, end = error.args
+                return f"[request id: {request_id or '<id_unknown>'}] {start} for model '{self._name}'{end}"
         sender = pb_utils.ResponseSender(handle, outputs or self._outputs, self._decoupled)
         request = pb_utils.InferenceRequest._from_wire(
             tensors, sender, request_id, correlation, self._name, self._version, flags, timeout, parameters

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-import flotilla_dlpack
+import flotilla_dlpack  # type: ignore[import-not-found]
 import numpy as np
 
 TRITON_STRING_TO_NUMPY: dict[str, Any] = {
@@ -53,6 +53,13 @@ class TritonModelException(Exception):
     """What goes wrong in this module."""
 
 
+class UnreadableStrings(Exception):
+    """The bytes of a tensor are not the strings that its shape promises.
+
+    Arguments are the sentence up to where the model is named, and what comes after that.
+    """
+
+
 class Tensor:
     """A named array. Tensors of bfloat16 come and go through DLPack only; those of strings hold bytes objects."""
 
@@ -77,12 +84,12 @@ class Tensor:
 
     @classmethod
     def _from_wire(cls, name: str, datatype: str, shape: Any, data: Any) -> Tensor:
-        """Return a tensor on bytes that the node sent; the array is a view on them."""
+        """Return a tensor on bytes that the node sent; the array is a view on them. Raises UnreadableStrings."""
         tensor = cls.__new__(cls)
         tensor._name = name
         tensor._datatype = datatype
         if datatype == "BYTES":
-            tensor._array = deserialize_bytes_tensor(data).reshape(shape)
+            tensor._array = _strings(name, shape, data)
         else:
             tensor._array = np.ndarray(shape, _DTYPES[datatype], data)
         return tensor
@@ -140,6 +147,25 @@ class Tensor:
         except flotilla_dlpack.Unsupported as error:
             raise TritonModelException(str(error)) from None
         return made
+
+
+def _strings(name: str, shape: Any, data: Any) -> np.ndarray:
+    try:
+        return deserialize_bytes_tensor(data).reshape(shape)
+    except (TritonModelException, struct.error, ValueError):
+        place = f"for inference input '{name}'"
+    expected = 1
+    for dimension in shape:
+        expected *= dimension
+    offset, end, count = 0, len(data), 0
+    while offset < end:
+        if offset + 4 > end:
+            raise UnreadableStrings(f"incomplete string length indicator {place}", "")
+        count += 1
+        offset += 4 + _LENGTH.unpack_from(data, offset)[0]
+    if count == expected:
+        raise UnreadableStrings(f"incomplete string data {place}", "")
+    raise UnreadableStrings(f"expected {expected} string elements {place}", f", got {count}")
 
 
 def _capsule_of(tensor: Any) -> Any:
