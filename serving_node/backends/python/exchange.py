@@ -1,4 +1,4 @@
-"""Which batches and requests one worker holds, and what its messages mean for them. Nothing a worker says is trusted."""
+"""Which batches and requests a worker holds, and what its messages mean for them. Nothing it says is trusted."""
 
 from __future__ import annotations
 
@@ -91,8 +91,7 @@ class Exchange:
             elif kind == wire.BATCH_FAILED:
                 self._batch_failed(message)
             elif kind == wire.CLOSED:
-                (handle,) = message.fields
-                self._closed(handle)
+                self._closed(int(*message.fields))
             else:
                 raise WorkerGone(f"it sent a message of unknown kind {kind}")
         except (WireError, ValueError, TypeError) as error:
@@ -195,6 +194,8 @@ class Exchange:
 
     def _response(self, message: Message) -> None:
         handle, flags, encoded = message.fields
+        if type(handle) is not int:
+            raise WireError("a response to nothing")
         final = bool(flags & _FINAL)
         response = InferenceResponse("", "", final=final)
         if encoded is None:
@@ -207,17 +208,17 @@ class Exchange:
                 response.outputs = result
             if parameters:
                 response.parameters = parameters
-        request = self._take(handle, final)
+        request = self._take(handle, final=final)
         if request is not None:
             self.events.responded(request, response)
 
-    def _closed(self, handle: Any) -> None:
+    def _closed(self, handle: int) -> None:
         """Nothing in the worker can answer the request any more: it ends here."""
-        request = self._take(handle, True)
+        request = self._take(handle, final=True)
         if request is not None:
             self.events.responded(request, InferenceResponse("", "", flag_only=True))
 
-    def _take(self, handle: Any, final: bool) -> InferenceRequest | None:
+    def _take(self, handle: int, *, final: bool) -> InferenceRequest | None:
         """Return the request that a response belongs to, None when it had its final one."""
         request = self._open.get(handle)
         if request is not None:
@@ -229,5 +230,5 @@ class Exchange:
             if 0 <= handle - first < len(execution.requests) and handle not in self._finished:
                 if final:
                     self._finished.add(handle)
-                return execution.requests[handle - first]
+                return execution.requests[int(handle - first)]
         return None

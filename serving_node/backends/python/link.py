@@ -9,7 +9,6 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import orjson
 
 from serving_node.backends.python.messages import Data
@@ -34,7 +33,7 @@ class Message:
     kind: int
     fields: list[Any]
     payload: bytes
-    block: np.ndarray[Any, Any] | None
+    block: Any
 
 
 class Link:
@@ -166,7 +165,7 @@ class Link:
 
     def _message(self, datagram: memoryview, fd: int) -> Message:
         kind, flags, text, start = wire.split(datagram)
-        block: np.ndarray[Any, Any] | None = None
+        block: Any = None
         if flags & wire.SPILLED:
             number, size, position, length = orjson.loads(text)
             block = self._block(number, size, fd)
@@ -175,7 +174,8 @@ class Link:
             fd = -1
         freed, dropped, place, *fields = orjson.loads(text)
         if place is not None and block is None:
-            block = self._block(*place, fd)
+            number, size = place
+            block = self._block(number, size, fd)
             fd = -1
         if fd >= 0:
             os.close(fd)
@@ -183,7 +183,7 @@ class Link:
         self._map.drop(dropped)
         return Message(kind, fields, bytes(datagram[start:]), block)
 
-    def _block(self, number: int, size: int, fd: int) -> np.ndarray[Any, Any]:
+    def _block(self, number: int, size: int, fd: int) -> Any:
         if type(number) is not int or type(size) is not int:
             raise WireError("a block that makes no sense")
         if fd >= 0:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
-import numpy as np
 import orjson
 
 from serving_node.backends.python.worker.flotilla_wire import INLINE_BYTES, WireError, aligned
@@ -118,7 +117,7 @@ class Results:
 
     __slots__ = ("_block", "_payload")
 
-    def __init__(self, payload: bytes, block: np.ndarray[Any, Any] | None) -> None:
+    def __init__(self, payload: bytes, block: Any) -> None:
         self._payload = payload
         self._block = None if block is None else memoryview(block)
 

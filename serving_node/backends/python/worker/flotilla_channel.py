@@ -9,14 +9,14 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-import flotilla_wire as wire
+import flotilla_wire as wire  # type: ignore[import-not-found]
 import numpy as np
 
 
 def _json_writer() -> Any:
     """Return a function from lists to JSON bytes: the C encoder without what json.dumps does around it."""
     try:
-        from json.encoder import c_make_encoder, encode_basestring_ascii
+        from json.encoder import c_make_encoder, encode_basestring_ascii  # type: ignore[attr-defined]
 
         encode = c_make_encoder(None, None, encode_basestring_ascii, None, ":", ",", False, False, True)
         encode([1], 0)
@@ -27,7 +27,7 @@ def _json_writer() -> Any:
 
 def _json_reader() -> Any:
     """Return a function from JSON bytes, as the node writes them, to lists: the C scanner without json.loads."""
-    scan = json.JSONDecoder().scan_once
+    scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
     return lambda text: scan(text.decode(), 0)[0]
 
 
@@ -66,7 +66,7 @@ class Channel:
             self.freed(freed, dropped)
         return [kind, fields, bytearray(datagram[start:]), block]
 
-    def _block(self, number: int, size: int, fd: int) -> np.ndarray:
+    def _block(self, number: int, size: int, fd: int) -> Any:
         if fd >= 0:
             self._map.attach(number, size, fd)
         return self._map.view(number)
@@ -108,7 +108,7 @@ class Channel:
     def _send(self, kind: int, header: list[Any], arrays: Sequence[Any]) -> None:
         block = None
         total = 0
-        for array, record in arrays:
+        for _, record in arrays:
             total += record[4]
         payload: list[bytes] = []
         end = 0
@@ -155,7 +155,7 @@ class Channel:
                 # one copy, also of arrays that are not contiguous
                 np.copyto(whole[start : start + size].view(array.dtype).reshape(array.shape), array)
 
-    def _spill(self, datagram: bytes, block: wire.Block, position: int) -> bytes:
+    def _spill(self, datagram: bytes, block: wire.Block, position: int) -> Any:
         block.bytes[position : position + len(datagram)] = datagram
         where = self._to_json([block.number, block.size, position, len(datagram)])
         return wire.join(0, where, [], wire.SPILLED)

@@ -5,27 +5,24 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import sys
 import threading
 import time
 import traceback
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import flotilla_wire as wire  # type: ignore[import-not-found]
-import numpy as np
 import triton_python_backend_utils as pb_utils  # type: ignore[import-not-found]
 from flotilla_channel import Channel  # type: ignore[import-not-found]
-from flotilla_tensor import UnreadableStrings
-  # type: ignore[import-not-found]
+from flotilla_tensor import UnreadableStrings  # type: ignore[import-not-found]
+
 _MASK = wire.FLAG_SLOTS - 1
 _FINAL = 1
 _INVALID_ARG = 3
 _CANCELLED = 7
-_HERE = os.path.dirname(os.path.abspath(__file__))
-# names as the wire has them, which are not those of the config
-_OBJECT = np.dtype(object)
+_HERE = str(Path(__file__).resolve().parent)
 
 
 def _without_unreadable(requests: list[Any]) -> tuple[list[Any], list[tuple[int, str]]]:
@@ -44,8 +41,8 @@ def import_model(order: dict[str, Any]) -> Any:
     Source: Triton imports ``<version>.<file>`` with the model's folders at the end of the search path.
     """
     directory = order["directory"]
-    sys.path += [directory, os.path.dirname(directory), _HERE]
-    name = f"{os.path.basename(directory)}.{order['file'].removesuffix('.py')}"
+    sys.path += [directory, str(Path(directory).parent), _HERE]
+    name = f"{Path(directory).name}.{order['file'].removesuffix('.py')}"
     # not importlib.import_module, whose own frames would show in what clients read
     __import__(name)
     return sys.modules[name].TritonPythonModel
@@ -104,7 +101,7 @@ def failure_text(error: BaseException) -> str:
     while frame is not None:
         frames.append((frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name))
         frame = frame.f_back
-    lines = [f"  {file}({line}): {name}\n" for file, line, name in frames if os.path.dirname(file) != _HERE]
+    lines = [f"  {file}({line}): {name}\n" for file, line, name in frames if not file.startswith(_HERE)]
     return f"{text}\n\nAt:\n{''.join(lines)}" if lines else text
 
 
@@ -125,7 +122,7 @@ class Runtime:
 
     def is_cancelled(self, handle: int) -> bool:
         """Return whether the client has left."""
-        return self._model.flags[handle & _MASK] != 0
+        return bool(self._model.flags[handle & _MASK])
 
     def log(self, level: int, text: str, file: str = "", line: int = 0) -> None:
         """Write a line to the node's log."""
@@ -177,11 +174,10 @@ class Model:
     def _run(self, only: list[list[Any]]) -> None:
         """Run a batch, which is taken out of ``only``, and answer it. What the model did wrong fails the batch."""
         requests = only.pop()
+        unreadable: list[tuple[int, str]] = []
         if self._some_unreadable:
             requests, unreadable = _without_unreadable(requests)
             self._some_unreadable = False
-        else:
-            unreadable = ()
         ready_ns = time.monotonic_ns()
         arrays: list[Any] = []
         try:
@@ -237,7 +233,7 @@ class Model:
                 f" InferenceRequest(s) size is:{len(requests)}, and InferenceResponse(s) size is:{len(returned)}\n"
             )
         results: list[Any] = []
-        for request, response in zip(requests, returned):
+        for request, response in zip(requests, returned):  # noqa: B905  interpreters of models may be older
             if response is None:
                 results.append(None)  # answered through its response sender
                 continue
@@ -265,20 +261,19 @@ class Model:
 
     # -- one request
 
-    def _request(self, record: list[Any], payload: bytearray, block: np.ndarray | None) -> Any:
+    def _request(self, record: list[Any], payload: bytearray, block: Any) -> Any:
         handle, request_id, correlation, flags, timeout, parameters, outputs, inputs, *trace = record
         tensors = []
         for name, datatype, shape, position, size in inputs:
-            if position >= 0:
-                data = memoryview(payload)[position : position + size]
-            else:
-                data = block[-1 - position : -1 - position + size]  # type: ignore[index]
+            data: Any = memoryview(payload) if position >= 0 else block
+            start = position if position >= 0 else -1 - position
+            data = data[start : start + size]
             try:
                 tensors.append(pb_utils.Tensor._from_wire(name, datatype, shape, data))
             except UnreadableStrings as error:
                 self._some_unreadable = True
-                start, end = error.args
-                return f"[request id: {request_id or '<id_unknown>'}] {start} for model '{self._name}'{end}"
+                text, rest = error.args
+                return f"[request id: {request_id or '<id_unknown>'}] {text} for model '{self._name}'{rest}"
         sender = pb_utils.ResponseSender(handle, outputs or self._outputs, self._decoupled)
         request = pb_utils.InferenceRequest._from_wire(
             tensors, sender, request_id, correlation, self._name, self._version, flags, timeout, parameters

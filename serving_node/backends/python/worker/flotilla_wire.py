@@ -19,6 +19,8 @@ import socket
 import struct
 import weakref
 from collections import deque
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -114,6 +116,11 @@ def map_memory(fd: int, size: int, *, writable: bool) -> ctypes.Array[ctypes.c_u
     return memory
 
 
+def _bytes_of(memory: Any) -> Any:
+    """Return memory as an array of bytes, which keeps it."""
+    return np.frombuffer(memory, np.uint8)
+
+
 class Block:
     """One memory file of the sender. ``fd`` is -1 once it was passed."""
 
@@ -126,7 +133,7 @@ class Block:
         try:
             os.ftruncate(self.fd, size)
             fcntl.fcntl(self.fd, _SEALS, _WANTED_SEALS)
-            self.array = np.frombuffer(map_memory(self.fd, size, writable=True), np.uint8)
+            self.array = _bytes_of(map_memory(self.fd, size, writable=True))
         except BaseException:
             self.forget_fd()
             raise
@@ -206,7 +213,7 @@ class BlockMap:
     def __init__(self, *, writable: bool) -> None:
         self._writable = writable
         self._mapped: dict[int, ctypes.Array[ctypes.c_ubyte]] = {}
-        self._views: dict[int, weakref.ref[np.ndarray]] = {}
+        self._views: dict[int, weakref.ref[Any]] = {}
         self.freed: deque[int] = deque()
         self.freed_bytes = 0
 
@@ -228,12 +235,12 @@ class BlockMap:
         finally:
             os.close(fd)
 
-    def view(self, number: int) -> np.ndarray:
+    def view(self, number: int) -> Any:
         """Return the bytes of a block; when the last view on them is gone, the block is freed."""
         memory = self._mapped.get(number)
         if memory is None or number in self._views:
             raise WireError("an unknown block")
-        base = np.frombuffer(memory, np.uint8)
+        base = _bytes_of(memory)
         base.flags.writeable = self._writable
         freed, views, size = self.freed, self._views, len(memory)
 
@@ -259,7 +266,7 @@ class BlockMap:
             self._mapped.pop(number, None)
 
 
-def join(kind: int, header: bytes, payload: list[bytes | memoryview], flags: int = 0) -> bytes:
+def join(kind: int, header: bytes, payload: Sequence[bytes | bytearray | memoryview], flags: int = 0) -> bytes:
     """Return a datagram. The chunks of ``payload`` are already padded to 16 bytes."""
     end = 8 + len(header)
     if not payload:

@@ -14,15 +14,20 @@ import signal
 import socket
 import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 # The folder of this file holds what models import; for them it comes last.
-_HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != _HERE]
+_HERE = str(Path(__file__).resolve().parent)
+sys.path[:] = [entry for entry in sys.path if str(Path(entry).resolve()) != _HERE]
 sys.path.insert(0, _HERE)
-import flotilla_wire as wire  # noqa: E402
-from flotilla_channel import Channel  # noqa: E402
-from flotilla_model import Model, completed_config, failure_text  # noqa: E402
+import flotilla_wire as wire  # type: ignore[import-not-found]  # noqa: E402
+from flotilla_channel import Channel  # type: ignore[import-not-found]  # noqa: E402
+from flotilla_model import (  # type: ignore[import-not-found]  # noqa: E402
+    Model,
+    completed_config,
+    failure_text,
+)
 
 sys.path.remove(_HERE)
 

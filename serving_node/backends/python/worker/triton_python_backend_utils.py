@@ -13,13 +13,13 @@ import json
 import sys
 from typing import Any
 
-from flotilla_config import (
+from flotilla_config import (  # type: ignore[import-not-found]
     ModelConfig,
     get_input_config_by_name,
     get_output_config_by_name,
     using_decoupled_model_transaction_policy,
 )
-from flotilla_tensor import (
+from flotilla_tensor import (  # type: ignore[import-not-found]
     TRITON_STRING_TO_NUMPY,
     Tensor,
     TritonModelException,
