@@ -25,7 +25,7 @@ def execute(self, requests):
     array = requests[0].inputs()[0].as_numpy()
     if array.flat[0] < 0:
         os._exit(3)
-    return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", request.inputs()[0].as_numpy())]) for request in requests]
+    return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", one.inputs()[0].as_numpy())]) for one in requests]
 """
 UNHEALTHY = "Stub process 'm_0' is not healthy."
 
