@@ -1,4 +1,4 @@
-"""Write docs/reference/node-command-line.md and metrics.md from the node's own tables.
+"""Write docs/reference/node-command-line.md, metrics.md and model-config.md from the node's own tables.
 
 Usage: ``python scripts/generate_node_reference.py [--check]``. ``--check`` writes nothing and exits with 1 if a page
 is not what would be written.
@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 
 from serving_node.cli.flags import ALIASES, GROUPS, Flag
+from serving_node.contract.fields import FIELDS, FieldSpec, Kind, Shape
+from serving_node.contract.fields import Group as FieldGroup
 from serving_node.observability.families import Family
 from serving_node.observability.host import GpuReading, HostProbe, gpu_families
 from serving_node.observability.metrics import FIRST_RESPONSE, ModelSeries, model_families
@@ -78,6 +80,98 @@ The same calls to a real Triton make the same series with the same numbers but f
 """
 
 
+_MODEL_CONFIG = """# The config of a model
+
+Written by `scripts/generate_node_reference.py`; change the code, then run it.
+
+A model folder holds `config.pbtxt`, protobuf's text form of Triton's `ModelConfig`; a load request may carry it as
+JSON instead. `GET v2/models/<name>/config` shows it with everything filled in.
+
+## What is filled in
+
+| Left out | Becomes |
+|---|---|
+| `name` | the name of the folder, which it must equal |
+| `backend`, `platform` | each from the other |
+| both of them | told by the file in the first version folder: `model.onnx`, `model.py`, `model.plan`, `model.pt`... |
+| both, and there is no such file | the end of the model's name after a dot is the backend |
+| `default_model_filename` | the backend's: `model.onnx`, `model.py`... |
+| `version_policy` | the latest version |
+| `dynamic_batching.preferred_batch_size`, that of `sequence_batching.oldest` | `max_batch_size`, if there is one |
+| `sequence_batching.max_sequence_idle_microseconds` | 1000000 |
+| `optimization.input_pinned_memory`, `output_pinned_memory` | enabled |
+| `instance_group` | one group named as the model |
+| `name` of a group | `<model>_<position>` |
+| `kind` of a group | KIND_GPU where there are GPUs, else KIND_CPU |
+| `count` of a group | 1; for ONNX models on a CPU 2 |
+| inputs and outputs of an ONNX model | those of the file |
+| `max_batch_size` and scheduler of an ONNX model whose tensors begin with a free dimension | 4, dynamic batching |
+| inputs, outputs, batching, decoupled policy of a Python model | what its `auto_complete_config` sets |
+
+`--disable-auto-complete-config` leaves the last three out. Python code may not contradict the file.
+
+## When it is refused
+
+A config is checked twice. What is wrong with names, batching, queues, sequences or the steps of an ensemble keeps the
+folder from being read: loading answers "failed to poll from model repository", and the log says why. Tensors, instance
+groups, files and warm-up samples are checked when a version is loaded: loading answers with the sentence, and the index
+shows it. The sentences are Triton's; 307 configs and what a real Triton says to them are held in the tests.
+
+- Dimensions are 1 or more, or -1. `reshape` keeps the number of elements, and of those between free dimensions.
+- `max_batch_size: 0` means that shapes are as written. Otherwise a batch dimension comes in front of `dims`.
+- Preferred sizes are between 1 and `max_batch_size`. Priorities go from 1 to `priority_levels`.
+- `preserve_ordering` allows one priority level and no timeouts that delay.
+- Groups of KIND_CPU and KIND_MODEL name no GPUs, those of KIND_GPU name GPUs of the node.
+- The response cache needs a model without sequences and with one response per request.
+- Files of labels, warm-up data and the model lie in the model's folder.
+
+JSON in a load request may leave out quotes around names, use single quotes, end lists with a comma, write numbers as
+strings and enums in any case, and use camelCase.
+
+## Labels and warm-up
+
+`label_filename` names the classes of an output, one a line, in the model's folder: `classification` answers then read
+`value:index:label`. Each sample of `model_warmup` runs on every instance before the version is ready: `batch_size`
+requests in one execution, `count` times. Data are zeros, random, or the bytes of `warmup/<input_data_file>` (strings
+with their lengths, 4 bytes, in front). A sample that fails fails the load. A model of a format that the node itself
+runs, such as ONNX, also gets one request of zeros; Python models get what their samples say, and nothing else.
+
+## Fields
+
+`[]` marks a list, `{{}}` a map.
+
+{tables}
+"""
+
+_FIELD_TABLE = """### {title}
+
+| Field | Type | Default | Meaning |
+|---|---|---|---|
+{rows}
+"""
+
+
+def model_config_page() -> str:
+    """Return the page about configs."""
+    tables = [
+        _FIELD_TABLE.format(title=group.value, rows="\n".join(_field_row(f) for f in FIELDS if f.group is group))
+        for group in FieldGroup
+    ]
+    return _MODEL_CONFIG.format(tables="\n".join(tables).rstrip())
+
+
+def _field_row(field: FieldSpec) -> str:
+    kind = {Shape.LIST: "list of {}", Shape.MAP: "map to {}"}.get(field.shape, "{}").format(field.kind.value)
+    if field.kind is Kind.CHOICE:
+        values = [choice.value for choice in field.choices]
+        kind += f": {', '.join(values)}" if len(values) <= 8 else f": {values[0]}, {values[1]}..."
+    value = str(field.default).lower() if field.kind is Kind.SWITCH else field.default
+    default = "" if value in (None, "", "none") else f"`{value}`"
+    unit = f" ({field.unit})" if field.unit else ""
+    others = f" One of `{field.alternatives}`." if field.alternatives else ""
+    return f"| `{field.path}` | {kind}{unit} | {default} | {field.help}{others} |"
+
+
 def command_line_page() -> str:
     """Return the page about flags."""
     tables = [_TABLE.format(title=title, rows="\n".join(map(_flag_row, flags))) for title, flags in GROUPS]
@@ -105,7 +199,11 @@ def outdated() -> list[str]:
 
 
 def _pages() -> dict[str, str]:
-    return {"node-command-line.md": command_line_page(), "metrics.md": metrics_page()}
+    return {
+        "node-command-line.md": command_line_page(),
+        "metrics.md": metrics_page(),
+        "model-config.md": model_config_page(),
+    }
 
 
 def _is_written(path: Path, text: str) -> bool:
