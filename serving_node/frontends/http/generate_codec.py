@@ -6,6 +6,7 @@ request; the members of the object ``parameters`` are taken in the same way. Sou
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import dataclass, field, replace
 from math import prod
@@ -47,6 +48,7 @@ def parse_generate(inputs: tuple[TensorMetadata, ...], limit: int, text: bytes |
     call = GenerateCall(document.get("id", ""))
     if not isinstance(call.id, str):
         raise wrong_type("id", "string")
+    _refuse_doubles(bytes(text), [tensor.name for tensor in inputs], call.id)
     mapping = _Mapping({tensor.name: tensor for tensor in inputs}, call, limit)
     for key, value in document.items():
         if key == _NESTED:
@@ -54,6 +56,27 @@ def parse_generate(inputs: tuple[TensorMetadata, ...], limit: int, text: bytes |
         else:
             mapping.add(key, value)
     return call
+
+
+def _refuse_doubles(text: bytes, names: list[str], request_id: str) -> None:
+    """Refuse an input that is given twice in one object, of which parsers keep only the last."""
+    suspects = {name for name in names if text.count(b'"%b"' % name.encode()) > 1}
+    if not suspects:
+        return
+    doubles: list[str] = []
+
+    def look(pairs: list[tuple[str, Any]]) -> None:
+        keys = [key for key, _ in pairs]
+        doubles.extend(key for key in suspects if keys.count(key) > 1)
+
+    with contextlib.suppress(ValueError, RecursionError):  # what only the other parser takes
+        json.loads(text.decode("utf-8", "replace"), object_pairs_hook=look)
+    if doubles:
+        raise _exists(doubles[0], request_id)
+
+
+def _exists(name: str, request_id: str) -> InferenceError:
+    return request_error(ErrorCode.INVALID_ARG, request_id, f"input '{name}' already exists in request")
 
 
 class _Mapping:
@@ -84,7 +107,7 @@ class _Mapping:
             self._call.parameters[key] = free_parameter(key, value)
             return
         if key in self._call.tensors:
-            raise request_error(ErrorCode.INVALID_ARG, self._call.id, f"input '{key}' already exists in request")
+            raise _exists(key, self._call.id)
         elements = value if isinstance(value, list) else [value]
         shape = _shape(described, len(elements))
         data = tensor_bytes(key, described.datatype, elements, len(elements))

@@ -156,6 +156,7 @@ def test_the_answer_has_elements_out_of_arrays_and_keys_in_order(
             400,
             "Converting keyword: 'parameters': [request id: x] input 'INPUT0' already exists in request",
         ),
+        (b'{"INPUT0": 1, "text_input": "a", "INPUT0": 2}', 400, "[request id: <id_unknown>] input 'INPUT0' already ex"),
         ({"text_input": "a" * (5 << 20)}, 400, "request JSON size of 52428"),
         (
             b'{"matrix":[' + b"1," * 524_290 + b"1,1]}",
@@ -170,6 +171,14 @@ def test_bad_requests(connection: http.client.HTTPConnection, path: str, body: A
     found, content, content_type = answer(connection)
     assert (found, content_type) == (status, "application/json")
     assert sentence in json.loads(content)["error"]
+
+
+def test_the_name_of_an_input_may_be_said_in_text(connection: http.client.HTTPConnection, model: Model) -> None:
+    body = {"text_input": 'INPUT0 "INPUT0": 1', "INPUT0": 1, "stop": "INPUT0"}
+    post(connection, GENERATE, body)
+    assert model.request().parameters == {"stop": "INPUT0"}
+    model.send(final=True)
+    assert answer(connection)[0] == 200
 
 
 def test_compressed_bodies_are_refused(connection: http.client.HTTPConnection) -> None:
