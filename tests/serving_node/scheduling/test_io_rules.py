@@ -218,3 +218,47 @@ def test_the_short_way_accepts_nothing_that_the_long_way_refuses(first: list[Ten
             except InferenceError as error:
                 outcomes.append(error.message)
         assert outcomes[0] == outcomes[1]
+
+
+@pytest.mark.parametrize(
+    ("tensor", "sentence"),
+    [
+        (fp32("A", 0, 16), "input byte size mismatch for input 'A' for model 'm'. Expected 64, got 0"),
+        (Tensor("S", "BYTES", (0, 2), b""), "expected 2 string elements for inference input 'S' for model 'm', got 0"),
+    ],
+)
+def test_a_batch_needs_rows(tensor: Tensor, sentence: str) -> None:
+    kind = "TYPE_STRING" if tensor.datatype == "BYTES" else "TYPE_FP32"
+    one = rules(
+        f'name: "m" max_batch_size: 8 input {{ name: "{tensor.name}" data_type: {kind} dims: {tensor.shape[1]} }}'
+    )
+    with pytest.raises(InferenceError) as caught:
+        one.check(request(tensor))
+    assert caught.value.message == ID + sentence
+
+
+@pytest.mark.parametrize(("backend", "shared"), [("python", True), ("onnxruntime", False)])
+def test_ragged_inputs_share_batches_where_the_engine_takes_each_request(backend: str, shared: bool) -> None:
+    config = f'name: "m" backend: "{backend}" max_batch_size: 8 input {{ name: "A" data_type: TYPE_FP32 dims: -1 %s }}'
+    ragged, strict = rules(config % "allow_ragged_batch: true"), rules(config % "")
+    for one, expected in ((ragged, shared), (strict, False)):
+        keys = []
+        for width in (3, 4):
+            asked = request(fp32("A", 1, width))
+            one.check(asked)
+            keys.append(asked.batch_key)
+        assert (keys[0] == keys[1]) is expected
+
+
+def test_ragged_inputs_beside_optional_ones_are_told_apart_by_what_is_there() -> None:
+    one = rules(
+        'name: "m" backend: "python" max_batch_size: 8'
+        ' input { name: "A" data_type: TYPE_FP32 dims: -1 allow_ragged_batch: true }'
+        ' input { name: "B" data_type: TYPE_FP32 dims: 1 optional: true }'
+    )
+    keys = []
+    for inputs in ([fp32("A", 1, 3)], [fp32("A", 1, 5)], [fp32("A", 1, 3), fp32("B", 1, 1)]):
+        asked = request(*inputs)
+        one.check(asked)
+        keys.append(asked.batch_key)
+    assert keys[0] == keys[1] != keys[2]

@@ -66,7 +66,7 @@ class Tensor:
     __slots__ = ("_array", "_datatype", "_name")
 
     def __init__(self, name: str, array: np.ndarray) -> None:
-        if not isinstance(array, np.ndarray) or not isinstance(name, str):
+        if not isinstance(array, np.ndarray) or not isinstance(name, str):  # type: ignore[redundant-expr]
             raise TypeError(
                 "Tensor(): incompatible constructor arguments. The following argument types are supported:"
                 f" (str, numpy.ndarray). Invoked with: {name!r}, {array!r}"
