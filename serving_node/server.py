@@ -84,6 +84,7 @@ class _Port:
     serve: Callable[..., Awaitable[asyncio.Server]]
     stop: Callable[[float], Awaitable[None]]
     tls: ssl.SSLContext | None = None
+    retire: Callable[[], None] | None = None  # send clients elsewhere while what runs is finished
 
 
 @dataclass(slots=True)
@@ -280,7 +281,8 @@ class Server:
             compression=settings.grpc_infer_response_compression_level,
         )
         serve = partial(grpc.serve, reuse_port=settings.reuse_grpc_port)
-        return _Port("grpc", settings.grpc_address, settings.grpc_port, serve, grpc.stop, _grpc_tls(settings))
+        tls = _grpc_tls(settings)
+        return _Port("grpc", settings.grpc_address, settings.grpc_port, serve, grpc.stop, tls, grpc.retire)
 
     def _endpoints(self) -> dict[str, str]:
         """Return the URLs by which others reach the ports of this node."""
@@ -357,8 +359,8 @@ class Server:
     ) -> bool:
         """Stop in order within one countdown; tell whether everything ended by itself.
 
-        No new connections first; those that are open are served while requests run, so that clients can end what they
-        began. Then the connections end, then the models.
+        No new connections first. Open ones of HTTP are served while requests run, so that clients can end what they
+        began; those of gRPC are told to go elsewhere. Then the connections end, then the models.
         """
         deadline = time.monotonic() + self._settings.exit_timeout_secs
         log.info("node.stopping", seconds=self._settings.exit_timeout_secs)
@@ -371,6 +373,9 @@ class Server:
             task.cancel()
         for server in self._entrances:
             server.close()
+        for port in self._ports_open:
+            if port.retire is not None:
+                port.retire()
         if self._ports_open:
             await wait_for_inflight(repository.models, self._settings.exit_timeout_secs)
         if joined is not None:

@@ -72,14 +72,18 @@ class Listener:
         self._timer = loop.call_later(_TICK_SECONDS, self._tick, loop)
         return self._server
 
+    def retire(self) -> None:
+        """Let running exchanges finish and take no new ones on the connections that are open."""
+        for connection in tuple(self._connections):
+            connection.shut_down()
+
     async def stop(self, grace_seconds: float) -> None:
         """Close the listening socket, let running exchanges finish for at most ``grace_seconds``, then cut the rest."""
         self.stopping = True
         if self._server is not None:
             self._server.close()
             self._server = None
-        for connection in tuple(self._connections):
-            connection.shut_down()
+        self.retire()
         if self._connections:
             self._empty.clear()
             try:

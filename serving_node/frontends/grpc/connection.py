@@ -233,8 +233,9 @@ class GrpcConnection(asyncio.BufferedProtocol):
         return not self._keep_alive.is_abusive(self._loop.time(), has_calls=bool(http2.streams))
 
     def _retire(self, reason: bytes) -> None:
-        self._retired_at = self._loop.time()
-        self.http2.retire(reason)
+        if not self._retired_at:
+            self._retired_at = self._loop.time()
+            self.http2.retire(reason)
 
     def shut_down(self) -> None:
         """Send the client elsewhere; close when the running calls are done."""

@@ -67,6 +67,11 @@ class GrpcFrontend:
         """
         return await self._listener.start(host, port, tls=tls, reuse_port=reuse_port)
 
+    def retire(self) -> None:
+        """Refuse new requests and send clients elsewhere; running calls go on."""
+        self._infer.stopping = True
+        self._listener.retire()
+
     async def stop(self, grace_seconds: float) -> None:
         """Stop listening, let running calls finish, close all connections."""
         self._infer.stopping = True

@@ -91,6 +91,27 @@ def test_clients_move_to_a_new_connection(dataplane: Any, loop_thread: Any) -> N
         assert held.result(20).raw_output_contents == [b"abc"]
 
 
+def test_a_retired_port_finishes_what_runs(dataplane: Any, loop_thread: Any) -> None:
+    frontend = loop_thread.call(lambda: GrpcFrontend(dataplane))
+    port = loop_thread.run(frontend.serve("localhost", 0)).sockets[0].getsockname()[1]
+    with RawClient(port) as client:
+        client.send(call_frames(client, 1, "hold"))
+        (request,) = dataplane.wait_for(1)
+        loop_thread.call(frontend.retire)
+        loop_thread.call(frontend.retire)
+        client.send(call_frames(client, 3, "echo"))
+        frames: list[tuple[int, int, int, bytes]] = []
+        while not any(kind == HEADERS for kind, *_ in frames):
+            frames += client.read()
+        assert [kind for kind, *_ in frames].count(GOAWAY) == 1
+        loop_thread.call(lambda: dataplane.answer(request))
+        client.send(*[frame(PING, 1, 0, payload) for kind, flags, _, payload in frames if kind == PING and not flags])
+        frames += client.until_closed()
+    assert status_of(client, 3, frames) == ("14", STOPPING)
+    assert (DATA, 1) in [(kind, stream) for kind, _, stream, _ in frames]
+    loop_thread.run(frontend.stop(1.0))
+
+
 @pytest.fixture
 def stopping(dataplane: Any, loop_thread: Any) -> Iterator[tuple[GrpcFrontend, int, list[threading.Thread]]]:
     """A frontend, its port, and where the test puts the thread that stops it."""
