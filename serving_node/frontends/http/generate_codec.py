@@ -66,8 +66,11 @@ def _refuse_doubles(text: bytes, names: list[str], request_id: str) -> None:
     doubles: list[str] = []
 
     def look(pairs: list[tuple[str, Any]]) -> None:
-        keys = [key for key, _ in pairs]
-        doubles.extend(key for key in suspects if keys.count(key) > 1)
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen and key in suspects:
+                doubles.append(key)
+            seen.add(key)
 
     with contextlib.suppress(ValueError, RecursionError):  # what only the other parser takes
         json.loads(text.decode("utf-8", "replace"), object_pairs_hook=look)

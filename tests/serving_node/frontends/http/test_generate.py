@@ -157,6 +157,7 @@ def test_the_answer_has_elements_out_of_arrays_and_keys_in_order(
             "Converting keyword: 'parameters': [request id: x] input 'INPUT0' already exists in request",
         ),
         (b'{"INPUT0": 1, "text_input": "a", "INPUT0": 2}', 400, "[request id: <id_unknown>] input 'INPUT0' already ex"),
+        (b'{"INPUT0": 1, "text_input": "a", "text_input": "", "INPUT0": 2}', 400, "input 'text_input' already exists"),
         ({"text_input": "a" * (5 << 20)}, 400, "request JSON size of 52428"),
         (
             b'{"matrix":[' + b"1," * 524_290 + b"1,1]}",
