@@ -131,6 +131,11 @@ EXPLICIT: dict[str, Files] = {
     "raw": python("identity", [_BATCHED, *_identity("FP32", "-1")]),
     "raw_matrix": python("identity", _identity("INT16", "2, -1")),
     "raw_one": python("identity", _identity("FP32", "-1")),
+    **{
+        f"overflowing_{id}": python("identity", _identity("FP32", "-1, -1"))
+        for id in ("product", "bytes", "product-by-zero", "beyond-int64")
+    },
+    "overflowing_largest": python("identity", _identity("FP32", "-1")),
     "raw_two": python("identity", _identity("FP32", "-1, -1")),
     "halves": python("identity", _identity("FP16", "-1")),
     "reshaped": python(

@@ -16,7 +16,7 @@ from tests.differential.steps import Case
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.integration,
-    pytest.mark.timeout(900),
+    pytest.mark.timeout(1800),
     pytest.mark.xdist_group("differential-triton"),
     pytest.mark.skipif(servers.oracle() is None, reason="FLOTILLA_ORACLE names no folder with a real Triton's scripts"),
 ]
