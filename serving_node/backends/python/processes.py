@@ -30,6 +30,7 @@ from serving_node.core.errors import InferenceError
 log = structlog.get_logger(__name__)
 
 _STUB = Path(__file__).parent / "worker" / "stub.py"
+_FOLDER = "flotilla-worker-"
 _SOCKET_BUFFER = 1024 * 1024
 _LONGEST_LINE = 4096
 _LINES_PER_SECOND = 200
@@ -149,7 +150,7 @@ class Caretaker:
             ) from error
 
     def _spawn(self, order: WorkerOrder) -> WorkerProcess:
-        folder = tempfile.mkdtemp(prefix="flotilla-worker-")
+        folder = tempfile.mkdtemp(prefix=f"{_FOLDER}{os.getpid()}-")
         data, data_of_worker = _pair()
         control, control_of_worker = _pair()
         out, out_of_worker = os.pipe2(os.O_CLOEXEC)
@@ -184,6 +185,7 @@ class Caretaker:
         return process
 
     def _run(self) -> None:
+        _remove_left_behind(Path(tempfile.gettempdir()))
         while True:
             for key, _ in self._selector.select():
                 if key.data is None:
@@ -239,6 +241,14 @@ class _Printed:
         self._lines += 1
         if self._lines <= _LINES_PER_SECOND:
             log.info("python.printed", instance=self._instance, pid=self._pid, text=text)
+
+
+def _remove_left_behind(temporary: Path) -> None:
+    """Remove the folders of workers whose node was killed before it could."""
+    for folder in temporary.glob(f"{_FOLDER}*"):
+        node = folder.name.removeprefix(_FOLDER).partition("-")[0]
+        if node.isdecimal() and not Path("/proc", node).exists():
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _pair() -> tuple[socket.socket, socket.socket]:

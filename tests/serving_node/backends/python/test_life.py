@@ -15,6 +15,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from serving_node.backends.python.instance import PythonInstance
+from serving_node.backends.python.processes import _remove_left_behind
 from serving_node.core.errors import InferenceError
 from serving_node.scheduling.served_model import ServedModel
 
@@ -208,3 +209,14 @@ async def test_what_a_model_prints_and_logs_reaches_the_log(models: Models, unti
     assert max(len(str(line.get("text"))) for line in lines) <= 8192
     (warning,) = [line for line in lines if line.get("text") == "a warning"]
     assert warning["log_level"] == "warning" and "model.py:" in warning["at"]
+
+
+def test_folders_of_nodes_that_were_killed_are_removed(tmp_path: Path) -> None:
+    gone, alive, other = (
+        tmp_path / name
+        for name in ("flotilla-worker-4194305-a", f"flotilla-worker-{os.getpid()}-b", "flotilla-worker-x")
+    )
+    for folder in (gone, alive, other):
+        (folder / "inside").mkdir(parents=True)
+    _remove_left_behind(tmp_path)
+    assert not gone.exists() and alive.exists() and other.exists()
