@@ -91,6 +91,9 @@ class ModelStatistics:
         input_ns = execution.inputs_ready_ns - started_ns
         infer_ns = execution.computed_ns - execution.inputs_ready_ns
         output_ns = execution.finished_ns - execution.computed_ns
+        if len(execution.requests) == 1 and isinstance(execution.results[0], list) and self.summaries is None:
+            self._record_single(execution, now_ns, input_ns, infer_ns, output_ns)
+            return
         rows = 0
         request_ns: list[int] = []
         queue_ns: list[int] = []
@@ -122,6 +125,28 @@ class ModelStatistics:
             self.compute_seconds.observe(input_ns + infer_ns + output_ns, computed)
             if self.summaries is not None:
                 self.summaries.record(request_ns, queue_ns, (input_ns, infer_ns, output_ns), now_ns)
+
+    def _record_single(self, execution: Execution, now_ns: int, input_ns: int, infer_ns: int, output_ns: int) -> None:
+        """Count a batch of one request that succeeded: what most batches of unbatched models are."""
+        request = execution.requests[0]
+        duration_ns = now_ns - request.arrival_ns
+        waited_ns = execution.started_ns - request.queued_ns
+        self.last_inference_ms = int(time.time() * 1000)
+        self.execution_count += 1
+        self._record_batch(execution.rows, input_ns, infer_ns, output_ns)
+        self.inference_count += request.batch_size
+        for counter, counted_ns in (
+            (self.success, duration_ns),
+            (self.queue, waited_ns),
+            (self.compute_input, input_ns),
+            (self.compute_infer, infer_ns),
+            (self.compute_output, output_ns),
+        ):
+            counter.count += 1
+            counter.ns += counted_ns
+        self.request_seconds.observe_all((duration_ns,))
+        self.queue_seconds.observe_all((waited_ns,))
+        self.compute_seconds.observe_all((input_ns + infer_ns + output_ns,))
 
     def record_response(self, request: InferenceRequest, response: InferenceResponse, now_ns: int) -> None:
         """Count one response of a request that is answered apart from its batch. ``now_ns`` is monotonic."""

@@ -150,12 +150,14 @@ class Scheduler:
             raise self._down
         with self._lock:
             self._batcher.push(request, time.monotonic_ns())
-            is_idle = bool(self._idle) or (self._sole is not None and self._sole.room() > 0)
+            is_idle = bool(self._idle)
         request.on_cancel = self._cancel
         self._inflight += 1
         if request.trace is not None:
             self._marks.queued(request)
-        if is_idle or self._has_timeouts:
+        if self._sole is not None:
+            self._pump_sole(self._sole)
+        elif is_idle or self._has_timeouts:
             if self._eager:
                 self._pump()
             elif not self._pump_is_due:
