@@ -79,7 +79,7 @@ DIFFERENCES: dict[str, tuple[str, ...]] = {
     "a Python model that answers `None` without a sender": ("failing-none-*",),
     "two responses to a request that has one": ("sender-twice-json", "sender-twice-stream"),
     "two tensors of one name from a Python model": ("failing-twice-raw",),
-    "a Python model whose process ended": ("dying-*",),
+    "a Python process that dies": ("dying-*",),
     "`generate` when the model gives none or several responses": (
         "generate-three",
         "generate-zero",
@@ -95,7 +95,7 @@ DIFFERENCES: dict[str, tuple[str, ...]] = {
     ),
     "`generate`: headers of `--http-header-forward-pattern`": ("guarded-forward-generate",),
     "gRPC stream: bytes that are no message": ("stream-broken-message",),
-    "model names with `/`, `..` or only blanks": (
+    "load: a name that is empty, `..` or has a slash": (
         "life-load-empty-name",
         "life-load-space-name",
         "life-load-name-[!d]*",
@@ -151,7 +151,7 @@ DIFFERENCES: dict[str, tuple[str, ...]] = {
     "shared memory: a region without a name over gRPC": ("shm-register-empty-name-grpc",),
     "statistics of warm-up": ("stats-warmed-up",),
     "a Python model answers a request with an error": ("stats-failing",),
-    "a Python model without its file, or with one outside its folder": (
+    "a Python process that ends in `initialize`; a version without `model.py`, or with one outside its folder": (
         "refused-no_model",
         "refused-absent_filename",
         "refused-escaping_filename",
