@@ -51,14 +51,10 @@ _PASSED_PREFIXES = ("LC_", "OMP_", "MKL_", "OPENBLAS_", "KMP_", "CUDA_", "NVIDIA
 
 @dataclass(frozen=True, slots=True)
 class PythonOptions:
-    """Options of ``--backend-config=python,<key>=<value>``. Units: bytes and seconds as the names say.
-
-    ``block_cache_bytes`` is how much unused shared memory a worker keeps, from ``shm-default-byte-size``.
-    """
+    """Options of ``--backend-config=python,<key>=<value>``."""
 
     start_seconds: float = 30.0
     initialize_seconds: float = 3600.0
-    block_cache_bytes: int = 64 * 1024 * 1024
     pass_environment: frozenset[str] = frozenset()
 
 
@@ -70,11 +66,10 @@ def python_options(options: Mapping[str, str]) -> PythonOptions:
     """
     start = _number(options, "stub-timeout-seconds", 30)
     initialize = _number(options, "initialize-timeout-seconds", 3600)
-    cache = _number(options, "shm-default-byte-size", 64 * 1024 * 1024)
-    _number(options, "shm-growth-byte-size", 0)
-    _number(options, "thread-pool-size", 0)
+    for name in ("shm-default-byte-size", "shm-growth-byte-size", "thread-pool-size"):
+        _number(options, name, 0)
     names = frozenset(name.strip() for name in options.get("pass-environment", "").split(",") if name.strip())
-    return PythonOptions(float(start), float(initialize), max(cache, 64 * 1024 * 1024), names)
+    return PythonOptions(float(start), float(initialize), names)
 
 
 def worker_environment(passed: frozenset[str], temporary: str) -> dict[str, str]:
