@@ -251,6 +251,13 @@ def _data_bytes(name: str, datatype: str, shape: tuple[int, ...], data: Any) -> 
         return b""
     if not isinstance(data, list):
         raise wrong_type("data", "array")
+    size = NUMPY_DTYPES[datatype].itemsize
+    if datatype != "BYTES" and count * size > _INT64_MAX:
+        sentence = (
+            f"byte size overflow for input '{name}': element count ({count}) * data type size ({size}) exceeds"
+            f" maximum allowed size ({_INT64_MAX})"
+        )
+        raise InferenceError(ErrorCode.INVALID_ARG, sentence)
     # without a shape the count is left to the model's own check, which names the missing batch dimension
     return tensor_bytes(name, datatype, data, count if shape else None)
 

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from serving_node.contract.errors import ErrorCode
 from serving_node.core.errors import InferenceError
 from serving_node.core.tensor import NUMPY_DTYPES, Tensor
 from serving_node.frontends.http.json_data import parse_json, tensor_bytes, write_data
@@ -126,3 +127,10 @@ def test_shapes_without_bounds(shape: list[int]) -> None:
     text = json.dumps({"inputs": [{"name": "A", "datatype": "INT8", "shape": shape, "data": [1]}]})
     with pytest.raises(InferenceError, match=r"^invalid shape for input 'A': shape \[.* (exceed|invalid)"):
         parse_infer(text.encode())
+
+
+def test_the_shape_that_ends_other_servers() -> None:
+    text = b'{"inputs": [{"name": "A", "datatype": "FP32", "shape": [9223372036854775807], "data": [1]}]}'
+    with pytest.raises(InferenceError, match=r"^byte size overflow for input 'A': element count") as caught:
+        parse_infer(text)
+    assert caught.value.code is ErrorCode.INVALID_ARG
