@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -48,6 +49,8 @@ if TYPE_CHECKING:
     from serving_node.contract.signature import ModelSignature
 
 log = structlog.get_logger(__name__)
+
+_STARTED_AT_ONCE = 4
 
 # Refused instead of served without state, which would answer wrongly and look right.
 _NOT_SERVED: tuple[Literal["sequence_batching", "ensemble_scheduling"], ...] = (
@@ -189,6 +192,21 @@ def devices_of(config: ModelConfig) -> list[tuple[str, Device]]:
     return [(placement.label, placement.device) for placement in placements(config)]
 
 
+def _instances(model: BackendModel, config: ModelConfig) -> list[tuple[str, BackendInstance | LoopInstance]]:
+    """Make all instances or none. Those that run in processes of their own start at the same time."""
+    wanted = devices_of(config)
+    side_by_side = min(len(wanted), _STARTED_AT_ONCE) if isinstance(model, SelfDescribing) else 1
+    with ThreadPoolExecutor(side_by_side) as pool:
+        made = [(label, pool.submit(model.create_instance, device, config, label)) for label, device in wanted]
+    failures = [failure for _, future in made if (failure := future.exception()) is not None]
+    if failures:
+        for _, future in made:
+            if future.exception() is None:
+                future.result().close()
+        raise failures[0]
+    return [(label, future.result()) for label, future in made]
+
+
 class _Loader:
     """The blocking steps of a load."""
 
@@ -222,17 +240,13 @@ class _Loader:
         if not devices:
             raise InferenceError(ErrorCode.INVALID_ARG, f"model '{self.name}' has no instance to run on")
         model = self._open_model(backend, draft, devices)
-        instances: list[tuple[str, BackendInstance | LoopInstance]] = []
         try:
             signature = model.signature()
             config = self._completed(model, signature, draft)
             rules = IoRules(config)
             classes = read_classes(config, self.folder)
-            for label, device in devices_of(config):
-                instances.append((label, reshaping(model.create_instance(device, config, label), rules)))
+            instances = [(label, reshaping(instance, rules)) for label, instance in _instances(model, config)]
         except BaseException:
-            for _, instance in instances:
-                instance.close()
             model.close()
             raise
         return _Opened(config, signature, rules, model, instances, model.memory_bytes(), classes)

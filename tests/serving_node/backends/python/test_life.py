@@ -220,3 +220,27 @@ def test_folders_of_nodes_that_were_killed_are_removed(tmp_path: Path) -> None:
         (folder / "inside").mkdir(parents=True)
     _remove_left_behind(tmp_path)
     assert not gone.exists() and alive.exists() and other.exists()
+
+
+async def test_several_instances_share_the_work_and_fail_together(models: Models) -> None:
+    body = """
+    def initialize(self, args):
+        self.name = args["model_instance_name"].encode()
+
+    def execute(self, requests):
+        time.sleep(0.05)
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.array([self.name], dtype=object))])]
+    """
+    group = "instance_group [ { kind: KIND_CPU count: 3 } ]"
+    model = await models.load(body, group, datatype="TYPE_STRING")
+    answers = await asyncio.gather(*(models.ask(model, [b""], dtype="BYTES").array() for _ in range(9)))
+    assert {answer[0] for answer in answers} == {b"m_0_0", b"m_0_1", b"m_0_2"}
+    body = """
+    def initialize(self, args):
+        open(args["model_repository"] + "/" + str(os.getpid()), "w").close()
+        assert args["model_instance_name"] != "n_0_1"
+    """
+    with pytest.raises(InferenceError, match="AssertionError"):
+        await models.load(body, group, name="n")
+    pids = [path.name for path in (models.folder / "n").iterdir() if path.name.isdecimal() and path.name != "1"]
+    assert len(pids) == 3 and not any(Path("/proc", pid).exists() for pid in pids)
