@@ -134,7 +134,22 @@ GOOD = (
         PY
         + "".join(
             f'input {{ name: "I{t}" data_type: TYPE_{t} dims: -1 }}\noutput {{ name: "O{t}" data_type: TYPE_{t} dims: -1 }}\n'
-            for t in ["BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64", "FP16", "FP32", "FP64", "STRING", "BF16"]
+            for t in [
+                "BOOL",
+                "UINT8",
+                "UINT16",
+                "UINT32",
+                "UINT64",
+                "INT8",
+                "INT16",
+                "INT32",
+                "INT64",
+                "FP16",
+                "FP32",
+                "FP64",
+                "STRING",
+                "BF16",
+            ]
         ),
     ),
     Case(
