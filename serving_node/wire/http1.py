@@ -108,7 +108,7 @@ class Http1Connection(asyncio.BufferedProtocol):
         self._refused = False
         self._lingering = False
         # the request that is being received
-        self._parser = httptools.HttpRequestParser(self)
+        self._parser = _parser(self)
         self._at_boundary = True
         self._candidate: bytes | None = None
         self._head: RequestHead | None = None
@@ -374,6 +374,11 @@ class Http1Connection(asyncio.BufferedProtocol):
         for given, value in pairs:
             name = given.lower()
             headers[name] = headers[name] + b", " + value if name in headers else value
+        is_chunked = b"transfer-encoding" in headers
+        if is_chunked and headers[b"transfer-encoding"].lower().rpartition(b",")[2].strip() != b"chunked":
+            self._fail(*_error(400, "Bad Request"))
+            return None
+        length = headers.get(b"content-length")
         if not url.startswith(b"/") and url != b"*":
             try:  # absolute form, as sent to proxies
                 parsed = httptools.parse_url(url)
@@ -389,8 +394,9 @@ class Http1Connection(asyncio.BufferedProtocol):
             query=query,
             headers=headers,
             fields=tuple(pairs),
-            content_length=int(headers.get(b"content-length", b"0") or b"0"),
-            keep_alive=parser.should_keep_alive() and not parser.should_upgrade(),
+            content_length=0 if is_chunked else int(length or b"0"),
+            # With both the chunks count; whoever counted bytes instead must not get another answer (RFC 9112, 6.3).
+            keep_alive=parser.should_keep_alive() and not parser.should_upgrade() and not (is_chunked and length),
             old=parser.get_http_version() == "1.0",
         )
 
@@ -399,7 +405,7 @@ class Http1Connection(asyncio.BufferedProtocol):
         self._own = None
         self._head = None
         if received_by_parser:  # llhttp still waits for the body that went past it
-            self._parser = httptools.HttpRequestParser(self)
+            self._parser = _parser(self)
             self._at_boundary = True
         self._continue_due = False
         assert own is not None
@@ -516,6 +522,13 @@ class Http1Connection(asyncio.BufferedProtocol):
                 self._transport.pause_reading()
             else:
                 self._transport.resume_reading()
+
+
+def _parser(connection: Http1Connection) -> httptools.HttpRequestParser:
+    parser = httptools.HttpRequestParser(connection)
+    # Some clients say both Content-Length and Transfer-Encoding; see ``_build_head``.
+    parser.set_dangerous_leniencies(lenient_chunked_length=True)
+    return parser
 
 
 def _allocate(size: int) -> memoryview:

@@ -149,7 +149,6 @@ async def test_expect_continue_waits_for_earlier_answers() -> None:
     "bad",
     [
         b"BREW / HTTP/1.1\r\n\r\n",
-        b"GET / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
         b"GET / HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
         b"GET / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
         b"GET / HTTP/1.1\r\nTransfer-Encoding: gzip\r\n\r\n",
@@ -382,3 +381,22 @@ async def test_a_stream_held_behind_another_answer_is_bounded() -> None:
     second.send_chunk(b"a" * 500)
     assert second.disconnected
     assert peer.transport.closing
+
+
+async def test_chunks_count_when_a_length_is_said_too_and_the_connection_ends() -> None:
+    peer = Peer()
+    peer.send(b"POST / HTTP/1.1\r\nContent-Length: 9\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n")
+    assert [bytes(exchange.body) for exchange in peer.exchanges] == [b"abc"]
+    assert peer.sent == reply(b"POST / abc", b"connection: close\r\n")
+    peer.send(b"GET /smuggled HTTP/1.1\r\n\r\n")
+    assert len(peer.exchanges) == 1
+    assert peer.transport.closing
+
+
+@pytest.mark.parametrize("coding", [b"gzip", b"identity", b"chunked, gzip", b"", b"chunkedx"])
+@pytest.mark.parametrize("length", [b"", b"Content-Length: 3\r\n"])
+async def test_codings_that_do_not_end_in_chunks_are_refused(coding: bytes, length: bytes) -> None:
+    peer = Peer()
+    peer.send(b"POST / HTTP/1.1\r\n%bTransfer-Encoding: %b\r\n\r\nabc" % (length, coding))
+    assert not peer.exchanges
+    assert peer.sent.startswith(b"HTTP/1.1 400 ")
