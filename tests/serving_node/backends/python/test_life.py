@@ -6,6 +6,8 @@ import asyncio
 import gc
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -244,3 +246,28 @@ async def test_several_instances_share_the_work_and_fail_together(models: Models
         await models.load(body, group, name="n")
     pids = [path.name for path in (models.folder / "n").iterdir() if path.name.isdecimal() and path.name != "1"]
     assert len(pids) == 3 and not any(Path("/proc", pid).exists() for pid in pids)
+
+
+_NODE = """
+import sys, time
+from pathlib import Path
+from serving_node.backends.python.backend import backend
+from serving_node.contract.model_config import normalise, parse_pbtxt
+from serving_node.core.backend import Device, ModelSource
+
+config = normalise(parse_pbtxt('name: "m" backend: "python"'), gpu_count=0)
+model = backend({}).open_model(ModelSource("m", 1, Path(sys.argv[1]), config))
+print(model.create_instance(Device(), config, "m_0")._worker.link.process.pid, flush=True)
+time.sleep(100)
+"""
+
+
+async def test_workers_end_with_a_node_that_is_killed(models: Models, until: Callable[..., Any]) -> None:
+    version = models.write("def initialize(self, args): threading.Thread(target=time.sleep, args=(90,)).start()")
+    node = await asyncio.create_subprocess_exec(sys.executable, "-c", _NODE, str(version), stdout=subprocess.PIPE)
+    assert node.stdout is not None
+    pid = (await asyncio.wait_for(node.stdout.readline(), 20)).decode().strip()
+    assert Path("/proc", pid).exists()
+    node.kill()
+    await node.wait()
+    await until(lambda: not Path("/proc", pid).exists() or Path("/proc", pid, "stat").read_text().split()[2] == "Z")
