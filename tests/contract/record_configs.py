@@ -22,6 +22,7 @@ from tests.contract.config_cases import CASES, Case
 PORT = 20100
 RECORDED = Path(__file__).parent / "recorded" / "model_configs.json"
 _PREFIX = re.compile(r"^[EWI]\d{4} [\d:.]+ \d+ \S+\] ", re.MULTILINE)
+_BACKENDS = re.compile(r"/[\w./-]*/backends(?=/python)")
 _FLAGS = ["--model-control-mode=explicit", "--strict-readiness=false", "--exit-timeout-secs=5"]
 
 
@@ -136,6 +137,7 @@ def main(command: list[str]) -> None:
             for case in CASES:
                 if case.name not in answers:
                     answer = json.dumps(server.ask(case)).replace(str(repository), "REPOSITORY")
+                    answer = _BACKENDS.sub("BACKENDS", answer)
                     answers[case.name] = json.loads(answer)
                     target.write_text(json.dumps(answers, indent=1, ensure_ascii=False) + "\n")
         finally:
