@@ -5,7 +5,6 @@ from __future__ import annotations
 import queue
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 import pytest
@@ -61,7 +60,7 @@ def expected(model: str, key: int | str, values: list[int]) -> list[int]:
 
 SEQUENCES = [
     ("simple_sequence", 1000),
-    ("simple_sequence", str(uuid4())),
+    ("simple_sequence", "25a5938b-f74f-4fe3-a008-da1cd027f822"),
     ("simple_dyna_sequence", 1001),
     ("simple_string_dyna_sequence", "1002"),
 ]
