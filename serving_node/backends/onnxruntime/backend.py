@@ -123,7 +123,7 @@ class OnnxInstance:
         return results
 
     def _execute_without_malformed(self, execution: Execution) -> None:
-        results: list[list[Tensor] | InferenceError] = []
+        results: list[list[Tensor] | InferenceError | None] = []
         good: list[InferenceRequest] = []
         for request in execution.requests:
             try:
