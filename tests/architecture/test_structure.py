@@ -72,3 +72,10 @@ def test_environment_is_read_only_in_settings() -> None:
         if p.name not in allowed and ("os.environ[" in (text := p.read_text()) or "os.getenv(" in text)
     ]
     assert not readers
+
+
+@pytest.mark.xdist_group("a group")
+def test_tests_of_a_group_run_on_one_worker(request: pytest.FixtureRequest) -> None:
+    """Tests that share a server rely on it; a runner that forgets groups would start several and let them fight."""
+    if request.config.getoption("loadgroup", default=False):
+        assert request.node.nodeid.endswith("@a group")
