@@ -92,8 +92,9 @@ class PythonModel:
             "instance": name,
             "decoupled": config.model_transaction_policy.decoupled,
             "outputs": sorted(output.name for output in config.output),
+            "busy_poll_ns": self._options.busy_poll_ns,
         }
-        return PythonInstance(name, lambda: self._started(name, order))
+        return PythonInstance(name, lambda: self._started(name, order), busy_poll_ns=self._options.busy_poll_ns)
 
     def memory_bytes(self) -> int:
         """Return 0: the memory is that of other processes."""

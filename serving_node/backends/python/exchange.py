@@ -46,6 +46,10 @@ class Exchange:
         """Whether a request is without its final response."""
         return bool(self._running or self._open)
 
+    def ends_within(self, time_ns: int) -> bool:
+        """Whether there is one batch and nothing else to wait for, and batches were over in that time lately."""
+        return len(self._running) == 1 and not self._open and self._usual_ns < time_ns
+
     def depth(self) -> int:
         """Return how many batches may be sent ahead: several when they were short lately."""
         return _AHEAD if self._usual_ns < _SHORT_NS else 1

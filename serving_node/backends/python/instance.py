@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -33,6 +34,8 @@ _PROBE_SECONDS = 5.0
 _PROBE_EVERY_SECONDS = 1.0
 # messages read in one turn of the loop: what came meanwhile is answered together, but nobody else waits long
 _MESSAGES_PER_TURN = 16
+# batches for which the loop may sleep, after it stayed awake for nothing
+_NAPS = 16
 _LEVELS = {0: model_log.info, 1: model_log.warning, 2: model_log.error, 3: model_log.debug}
 
 
@@ -56,9 +59,12 @@ def _ignore(*_: Any) -> None:
 class PythonInstance:
     """See ``core.backend.LoopInstance``. ``start`` makes a worker; it blocks."""
 
-    def __init__(self, name: str, start: Callable[[], Worker]) -> None:
+    def __init__(self, name: str, start: Callable[[], Worker], *, busy_poll_ns: int = 0) -> None:
         self.name = name
         self._start = start
+        self._busy_poll_ns = busy_poll_ns
+        self._awake_until_ns = 0
+        self._naps = 0
         self._worker: Worker | None = start()
         self._events = InstanceEvents(_ignore, _ignore, _ignore)
         # batches that were sent to a worker which died before it began them
@@ -127,6 +133,8 @@ class PythonInstance:
         else:
             if worker.link.unsent:
                 loop.add_writer(worker.link.socket.fileno(), self._writable, worker)
+            elif self._busy_poll_ns and worker.exchange.ends_within(self._busy_poll_ns // 2):
+                self._stay_awake(worker)
 
     def depth(self) -> int:
         """Return how many batches may be sent ahead."""
@@ -231,6 +239,29 @@ class PythonInstance:
             link.release()
         except WorkerGone as error:
             self._died(worker, str(error))
+
+    def _stay_awake(self, worker: Worker) -> None:
+        """Keep the loop from sleeping until a short batch is over: to wake a core takes longer than the batch.
+
+        The loop serves everybody else meanwhile. Where it does not help, because cores are busy, it is seldom tried.
+        """
+        if self._naps:
+            self._naps -= 1
+            return
+        is_awake = self._awake_until_ns > 0
+        self._awake_until_ns = time.monotonic_ns() + self._busy_poll_ns
+        if not is_awake:
+            asyncio.get_running_loop().call_soon(self._look_again, worker)
+
+    def _look_again(self, worker: Worker) -> None:
+        if self._worker is not worker or not worker.exchange.busy:
+            self._awake_until_ns = 0
+        elif time.monotonic_ns() > self._awake_until_ns:
+            self._awake_until_ns = 0
+            self._naps = _NAPS
+        else:
+            os.sched_yield()
+            asyncio.get_running_loop().call_soon(self._look_again, worker)
 
     def _writable(self, worker: Worker) -> None:
         try:

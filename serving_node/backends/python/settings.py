@@ -56,6 +56,7 @@ class PythonOptions:
     start_seconds: float = 30.0
     initialize_seconds: float = 3600.0
     pass_environment: frozenset[str] = frozenset()
+    busy_poll_ns: int = 300_000
 
 
 def python_options(options: Mapping[str, str]) -> PythonOptions:
@@ -69,7 +70,8 @@ def python_options(options: Mapping[str, str]) -> PythonOptions:
     for name in ("shm-default-byte-size", "shm-growth-byte-size", "thread-pool-size"):
         _number(options, name, 0)
     names = frozenset(name.strip() for name in options.get("pass-environment", "").split(",") if name.strip())
-    return PythonOptions(float(start), float(initialize), names)
+    busy_poll = _number(options, "busy-poll-microseconds", 300)
+    return PythonOptions(float(start), float(initialize), names, max(0, busy_poll) * 1000)
 
 
 def worker_environment(passed: frozenset[str], temporary: str) -> dict[str, str]:

@@ -299,9 +299,12 @@ def send_datagram(sock: socket.socket, datagram: bytes, fd: int = -1) -> None:
         sock.sendmsg((datagram,), ((socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", (fd,))),))
 
 
-def receive_into(sock: socket.socket, buffer: bytearray) -> tuple[int, int]:
-    """Receive a datagram; return its length, 0 at the end, and the file that came with it or -1."""
-    length, ancillary, flags, _ = sock.recvmsg_into((buffer,), _ONE_FD, _CLOSE_ON_EXEC)
+def receive_into(sock: socket.socket, buffer: bytearray, how: int = 0) -> tuple[int, int]:
+    """Receive a datagram; return its length, 0 at the end, and the file that came with it or -1.
+
+    ``how`` has further flags of the system call, such as MSG_DONTWAIT.
+    """
+    length, ancillary, flags, _ = sock.recvmsg_into((buffer,), _ONE_FD, _CLOSE_ON_EXEC | how)
     fd = -1
     for level, kind, data in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:

@@ -66,6 +66,7 @@ def start(channel: Channel, flags: mmap.mmap, order: dict[str, Any]) -> Model | 
         return None
     says_ready = not model.has_probe or model.is_ready()[0]
     threading.Thread(target=listen, args=(channel, model), name="node", daemon=True).start()
+    channel.poll_for(order.get("busy_poll_ns", 0))
     channel.send(wire.STARTED, [None, {"is_ready": model.has_probe, "says_ready": says_ready}])
     return model
 
@@ -100,6 +101,7 @@ def main() -> None:
             break
         kind, fields = message[:2]
         if kind == wire.EXECUTE and model is not None:
+            channel.is_one_by_one = len(fields[0]) == 1
             model.run_all(message)
         elif kind == wire.START:
             model = start(channel, flags, fields[0])
