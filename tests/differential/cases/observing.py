@@ -51,7 +51,6 @@ def _statistics() -> list[Case]:
             http_json("counted", [*add_sub(), T("X", "FP32", [1], [1.0])]),
             good,
         ),
-        _counted("stream", "counted", Stream((infer_message("counted", add_sub()),) * 3)),
         _counted(
             "failing",
             "counted_failing",

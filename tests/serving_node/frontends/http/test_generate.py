@@ -165,6 +165,7 @@ def test_the_answer_has_elements_out_of_arrays_and_keys_in_order(
             "request size of 0 bytes with input 'matrix' of size 4194336 bytes exceeds the maximum allowed input size",
         ),
     ],
+    ids=range(17),  # the test's name is in its environment: a body of megabytes there keeps processes from starting
 )
 @pytest.mark.parametrize("path", [GENERATE, STREAM])
 def test_bad_requests(connection: http.client.HTTPConnection, path: str, body: Any, status: int, sentence: str) -> None:
