@@ -26,6 +26,7 @@ import uvloop
 from serving_node.backends.loader import Backends
 from serving_node.contract.errors import ErrorCode
 from serving_node.core.errors import InferenceError
+from serving_node.core.inner_calls import InnerCalls
 from serving_node.dataplane import MANAGED, DataPlane
 from serving_node.frontends.admin.frontend import AdminFrontend
 from serving_node.frontends.codec_pool import CodecPool
@@ -115,6 +116,7 @@ class Server:
         self._failure = ""
         self._has_abandoned_loads = False
         self._pool = CodecPool()
+        self._calls = InnerCalls()
         self._memory = _shared_memory(settings)
         self._bound: dict[str, int] = {}
         self._ports_open: list[_Port] = []
@@ -138,6 +140,7 @@ class Server:
         dataplane = DataPlane(
             repository, server_name=settings.server_id, joined=settings.joined, logs=self._logs, tracer=tracer
         )
+        self._calls.open(dataplane)
         host = HostProbe(
             settings.metrics_interval_ms / 1000,
             cpu=settings.allow_cpu_metrics,
@@ -177,6 +180,7 @@ class Server:
             Backends(options),
             GpuProbe(),
             self._settings.metrics_config(),
+            self._calls,
             auto_complete=not self._settings.disable_auto_complete_config,
             gpu_limits=dict(self._settings.model_load_gpu_limit),
         )

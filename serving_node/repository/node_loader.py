@@ -9,6 +9,7 @@ from serving_node.backends.loader import Backends
 from serving_node.contract.errors import ContractError, ErrorCode
 from serving_node.contract.model_config import normalise
 from serving_node.core.errors import InferenceError
+from serving_node.core.inner_calls import ModelCalls
 from serving_node.observability.host import GpuProbe
 from serving_node.observability.metrics import statistics_for
 from serving_node.observability.metrics_config import MetricsConfig
@@ -28,6 +29,7 @@ class NodeLoader:
         backends: Backends,
         gpus: GpuProbe,
         metrics: MetricsConfig,
+        calls: ModelCalls,
         *,
         auto_complete: bool,
         gpu_limits: Mapping[int, float],
@@ -35,6 +37,7 @@ class NodeLoader:
         self._backends = backends
         self._gpus = gpus
         self._metrics = metrics
+        self._calls = calls
         self._auto_complete = auto_complete
         self._gpu_limits = gpu_limits
         self._gpu_count: int | None = None
@@ -52,6 +55,7 @@ class NodeLoader:
             version_dir=order.directory,
             config=order.config,
             backends=self._backends,
+            calls=self._calls,
             gpu_count=gpu_count,
             unit=order.unit,
             auto_complete=self._auto_complete,

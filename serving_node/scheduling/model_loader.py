@@ -33,6 +33,7 @@ from serving_node.core.backend import (
     SelfDescribing,
 )
 from serving_node.core.errors import InferenceError
+from serving_node.core.inner_calls import ModelCalls
 from serving_node.core.metadata import OutputClasses
 from serving_node.observability.statistics import ModelStatistics
 from serving_node.scheduling.instances import InstanceThread, LoopRunner
@@ -85,6 +86,7 @@ async def load_served_model(
     version_dir: Path,
     config: ModelConfig,
     backends: BackendRegistry,
+    calls: ModelCalls | None = None,
     gpu_count: int = 0,
     unit: str = "",
     auto_complete: bool = True,
