@@ -62,6 +62,7 @@ generated: $(VENV)/.dev ## Check that generated files are fresh
 	$(BIN)/python scripts/generate_protos.py --check
 	$(BIN)/python scripts/generate_reference.py --check
 	$(BIN)/python scripts/generate_node_reference.py --check
+	$(BIN)/python scripts/draw_scheduling.py --check
 	scripts/build_css --check
 	$(BIN)/python scripts/vendor_static.py --check
 
@@ -88,6 +89,7 @@ bench: $(VENV)/.dev ## Run the benchmarks (ratios against peers in the same run)
 docs: $(VENV)/.dev ## Write the reference pages that come from the code
 	$(BIN)/python scripts/generate_reference.py
 	$(BIN)/python scripts/generate_node_reference.py
+	$(BIN)/python scripts/draw_scheduling.py
 	@echo "Start at docs/index.md"
 
 clean: ## Remove the virtual environment and caches (never your data)
