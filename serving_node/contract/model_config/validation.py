@@ -15,6 +15,7 @@ from serving_node.contract.model_config.path_rules import path_problems
 from serving_node.contract.model_config.platforms import ENSEMBLE_PLATFORM, known_pair
 from serving_node.contract.model_config.scheduling_rules import dynamic_problems, sequence_problems
 from serving_node.contract.model_config.tensor_rules import tensor_problems
+from serving_node.contract.parameters import parameter_problems
 from serving_node.contract.proto.model_config_pb2 import ModelConfig, ModelInstanceGroup
 
 # Source: Triton's --min-supported-compute-capability as it is without the flag.
@@ -50,6 +51,7 @@ def problems(
     if not full.HasField("ensemble_scheduling"):
         yield from _instance_problems(full, gpu_count)
     yield from path_problems(full)
+    yield from parameter_problems(full)
 
 
 def validate_in_repository(config: ModelConfig, model_name: str) -> None:
