@@ -18,6 +18,16 @@ _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".en
 _NO_BODY = frozenset({204, 304})
 
 
+def answer_head(status: int, headers: Headers, length: int) -> bytes:
+    """Return status line, headers and length of an answer, to be made once for answers that are alike."""
+    head = [_STATUS_LINES[status]]
+    for name, value in headers:
+        head += (name, b": ", value, b"\r\n")
+    if status not in _NO_BODY:
+        head.append(b"content-length: %d\r\n" % length)
+    return b"".join(head)
+
+
 class ExchangeConnection(Protocol):
     """What an exchange needs from its connection."""
 
@@ -107,22 +117,20 @@ class HttpExchange:
 
     def respond(self, status: int, headers: Headers, body: Sequence[Buffer] = ()) -> None:
         """Send the whole answer, in one write. Buffers must stay unchanged until sent. Content-Length is added."""
+        length = 0
+        for part in body:
+            length += part.nbytes if type(part) is memoryview else len(part)
+        self.respond_with(answer_head(status, headers, length), () if status in _NO_BODY else body)
+
+    def respond_with(self, head: bytes, body: Sequence[Buffer]) -> None:
+        """Send the whole answer, of which ``answer_head`` made the head."""
         if self.done or self.streaming:
             raise RuntimeError("the exchange is already answered")
         self.done = True
         self.on_disconnect = None  # it refers to the request: without this, tensors would wait for the cycle collector
-        length = 0
-        for part in body:
-            length += part.nbytes if type(part) is memoryview else len(part)
-        head = [_STATUS_LINES[status]]
-        for name, value in headers:
-            head += (name, b": ", value, b"\r\n")
-        if status not in _NO_BODY:
-            head.append(b"content-length: %d\r\n" % length)
-        self._end_head(head)
-        out: list[Buffer] = [b"".join(head)]
-        if self.method != "HEAD" and status not in _NO_BODY:
-            out.extend(body)
+        out: list[Buffer] = [head, self._end_of_head()]
+        if self.method != "HEAD":
+            out += body
         if self.trace is None:
             self._connection.write(self, out)
         else:
@@ -144,7 +152,7 @@ class HttpExchange:
             self.keep_alive = False  # HTTP/1.0 knows the end of the body only by the end of the connection
         else:
             head.append(b"transfer-encoding: chunked\r\n")
-        self._end_head(head)
+        head.append(self._end_of_head())
         self._connection.write(self, [b"".join(head)])
 
     def send_chunk(self, chunk: Buffer) -> None:
@@ -175,11 +183,10 @@ class HttpExchange:
         """Close the connection: what was sent so far cannot be completed."""
         self._connection.abort()
 
-    def _end_head(self, head: list[bytes]) -> None:
+    def _end_of_head(self) -> bytes:
+        """Return what follows the headers: whether the connection stays open, and the empty line."""
         if self.keep_alive and self._connection.shutting_down and self._connection.is_last(self):
             self.keep_alive = False
         if not self.keep_alive:
-            head.append(b"connection: close\r\n")
-        elif self._old:
-            head.append(b"connection: keep-alive\r\n")
-        head.append(b"\r\n")
+            return b"connection: close\r\n\r\n"
+        return b"connection: keep-alive\r\n\r\n" if self._old else b"\r\n"

@@ -38,6 +38,8 @@ _OWN_BUFFER_BYTES = 16 * 1024
 # Bodies of unknown length are joined from pieces up to this size, and grow in place beyond: the memory of a large
 # bytearray is remapped, not copied, so that the body is never there twice.
 _GROWN_BYTES = 1024 * 1024
+# Answers up to this size are joined: one small copy costs less than handing each part to the socket.
+_JOINED_BYTES = 8 * 1024
 _LINGER_SECONDS = 2.0
 
 
@@ -468,12 +470,18 @@ class Http1Connection(asyncio.BufferedProtocol):
                 self.abort()  # a stream without end behind an answer that does not come
             return
         if parts:
-            self._transport.writelines(parts)
+            self._send(parts)
         if exchange.done:
             self._exchanges.popleft()
             self._finish(exchange)
         elif self._transport.get_write_buffer_size() > self._limits.max_buffered_bytes:
             self.abort()  # a stream whose reader does not keep up
+
+    def _send(self, parts: list[Buffer]) -> None:
+        if sum(map(len, parts)) <= _JOINED_BYTES:
+            self._transport.write(b"".join(parts))
+        else:
+            self._transport.writelines(parts)
 
     def _finish(self, exchange: HttpExchange) -> None:
         """Close, or send what the answer to ``exchange`` held up."""
@@ -487,7 +495,7 @@ class Http1Connection(asyncio.BufferedProtocol):
             exchange = self._exchanges[0]
             held, exchange.held = exchange.held, None
             if held:
-                self._transport.writelines(held)
+                self._send(held)
             if not exchange.done:
                 break
             self._exchanges.popleft()

@@ -12,12 +12,12 @@ from functools import partial
 from serving_node.contract.datatypes import byte_size, wire_name
 from serving_node.contract.errors import ErrorCode
 from serving_node.core.errors import InferenceError, request_error
-from serving_node.core.request import InferenceRequest, InferenceResponse, RequestedOutput
+from serving_node.core.request import InferenceRequest, InferenceResponse
 from serving_node.core.tensor import Tensor
 from serving_node.dataplane import DataPlane
 from serving_node.frontends.codec_pool import CodecPool
 from serving_node.frontends.header_forwarding import HeaderForwarding
-from serving_node.frontends.http.answers import JSON_HEADERS, respond_error, respond_failure
+from serving_node.frontends.http.answers import respond_error, respond_failure
 from serving_node.frontends.http.compression import (
     MIN_COMPRESSED_BYTES,
     choose_encoding,
@@ -28,22 +28,23 @@ from serving_node.frontends.http.compression import (
 from serving_node.frontends.http.json_data import wrong_type
 from serving_node.frontends.http.request_codec import ParsedInput, ParsedRequest, parse_infer
 from serving_node.frontends.http.response_codec import (
+    HEADER_LENGTH,
     LARGE_JSON_BYTES,
     Chosen,
     EncodedResponse,
     ResponseEncoder,
     choose_outputs,
+    infer_headers,
     write_all_data,
 )
 from serving_node.frontends.parameters import STICKY_HEADER, RequestParameters, sort_parameters
 from serving_node.frontends.shared_memory import RegionLease, SharedMemory
 from serving_node.frontends.single_response import SingleResponse
 from serving_node.frontends.tracing import begin_http_trace
-from serving_node.wire.exchange import Buffer, HttpExchange
+from serving_node.wire.exchange import Buffer, Headers, HttpExchange
 
 _log = logging.getLogger(__name__)
 
-_HEADER_LENGTH = b"inference-header-content-length"
 # JSON over this size is parsed in another process, compressed bodies over the other in a thread.
 _LARGE_JSON_BYTES = 1024 * 1024
 _LARGE_COMPRESSED_BYTES = 64 * 1024
@@ -158,8 +159,9 @@ class _Infer:
             parsed, tensor = self._raw(body)
             self._submit(parsed, RequestParameters(), [tensor])
             return
-        self._check_size("request JSON", json_bytes, limit)
-        self._check_size("binary input", len(body) - json_bytes, limit)
+        if len(body) > limit:
+            self._check_size("request JSON", json_bytes, limit)
+            self._check_size("binary input", len(body) - json_bytes, limit)
         text, binary = body[:json_bytes], body[json_bytes:]
         if json_bytes > _LARGE_JSON_BYTES:
             self._handler.check_model(self._model, self._version)
@@ -196,9 +198,11 @@ class _Infer:
 
     def _json_bytes(self, size: int) -> int:
         """Return how much of the body is JSON; 0 means a raw binary request."""
-        value = self._exchange.headers.get(_HEADER_LENGTH)
+        value = self._exchange.headers.get(HEADER_LENGTH)
         if value is None:
             return size
+        if value.isdigit() and len(value) < 10 and (length := int(value)) <= size:
+            return length
         found = _INTEGER.match(value)
         text = value.decode("ascii", "replace")
         if found is None:
@@ -230,14 +234,13 @@ class _Infer:
         start, end = 0, len(binary)
         limit = self._handler.max_input_bytes
         for described in parsed.inputs:
-            data: memoryview | bytes
-            if described.part is not None:
-                assert self._lease is not None
-                data = self._lease.read(described.part)
-            elif described.data is not None:
-                data = described.data
+            data: memoryview | bytes | None = described.data
+            if data is not None:
                 if len(data) > limit:
                     raise _oversize(f"JSON input '{described.name}' has a byte_size ({len(data)} bytes)", limit)
+            elif described.part is not None:
+                assert self._lease is not None
+                data = self._lease.read(described.part)
             else:
                 stop = start + described.binary_bytes
                 if stop > end:
@@ -293,8 +296,7 @@ class _Infer:
         on_response = self.on_response if lease is None else lease.until_final(self.on_response)
         request = InferenceRequest(self._model, self._version, tensors, on_response, parsed.id)
         request.refuse_decoupled = REFUSE_DECOUPLED
-        if parsed.outputs:
-            request.outputs = [RequestedOutput(output.name, dict(output.parameters)) for output in parsed.outputs]
+        request.outputs = parsed.wanted
         if parsed.parameters:
             parameters.apply(request)
         exchange = self._exchange
@@ -328,6 +330,13 @@ class _Infer:
             if merged is None:
                 return
             response = merged
+        parsed = self._parsed
+        assert parsed is not None
+        if parsed.is_description and b"accept-encoding" not in exchange.headers:
+            found = self._handler.encoder.encode_alike(response, parsed)
+            if found is not None:
+                exchange.respond_with(*found)
+                return
         self.guard(lambda: self._encode(response))
 
     def _encode(self, response: InferenceResponse) -> None:
@@ -365,26 +374,21 @@ class _Infer:
 
     def _send(self, encoded: EncodedResponse) -> None:
         exchange = self._exchange
-        headers = list(JSON_HEADERS)
-        if encoded.has_binary:
-            headers = [
-                (b"content-type", b"application/octet-stream"),
-                (_HEADER_LENGTH, b"%d" % encoded.json_bytes),
-            ]
+        headers = infer_headers(encoded.json_bytes if encoded.has_binary else None)
         accept = exchange.headers.get(b"accept-encoding")
         encoding = choose_encoding(accept) if accept else b""
         size = sum(map(len, encoded.body)) if encoding else 0
         if size < MIN_COMPRESSED_BYTES:
             exchange.respond(200, headers, encoded.body)
             return
-        headers.append((b"content-encoding", encoding))
+        headers = (*headers, (b"content-encoding", encoding))
         if size <= _LARGE_COMPRESSED_BYTES:
             exchange.respond(200, headers, [compress(encoding, encoded.body)])
             return
         future = asyncio.get_running_loop().run_in_executor(None, compress, encoding, encoded.body)
         future.add_done_callback(lambda done: self.guard(lambda: self._respond(headers, done.result())))
 
-    def _respond(self, headers: list[tuple[bytes, bytes]], body: Buffer) -> None:
+    def _respond(self, headers: Headers, body: Buffer) -> None:
         self._exchange.respond(200, headers, [body])
 
 

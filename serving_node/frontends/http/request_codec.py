@@ -6,12 +6,12 @@ Error classes are Triton's, and so is the order of checks: see ``json_data``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from serving_node.contract.errors import ErrorCode
 from serving_node.core.errors import InferenceError
-from serving_node.core.request import Parameter
+from serving_node.core.request import Parameter, RequestedOutput
 from serving_node.core.tensor import NUMPY_DTYPES
 from serving_node.frontends.http.json_data import parse_json, tensor_bytes, wrong_type
 from serving_node.frontends.parameters import RESERVED
@@ -52,9 +52,13 @@ class ParsedOutput:
     part: Slice | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class ParsedRequest:
-    """The JSON part of an infer request. ``uses_regions``: a tensor is in shared memory."""
+    """The JSON part of an infer request. ``uses_regions``: a tensor is in shared memory.
+
+    ``is_description``: no tensor data are in the JSON, so that other requests with the same JSON share this.
+    ``wanted`` are the outputs as models see them; nobody changes them.
+    """
 
     id: str
     inputs: tuple[ParsedInput, ...]
@@ -62,11 +66,8 @@ class ParsedRequest:
     parameters: dict[str, Parameter]
     is_binary: bool
     uses_regions: bool = False
-
-    @property
-    def is_description(self) -> bool:
-        """True when no tensor data are in the JSON, so that other requests with the same JSON may share this."""
-        return all(tensor.data is None for tensor in self.inputs)
+    is_description: bool = False
+    wanted: list[RequestedOutput] = field(default_factory=list)
 
 
 def parse_infer(text: bytes | memoryview) -> ParsedRequest:
@@ -86,7 +87,9 @@ def parse_infer(text: bytes | memoryview) -> ParsedRequest:
     inputs = tuple(_parse_input(item) for item in _array(document, "inputs"))
     outputs = tuple(_parse_output(item) for item in _array(document, "outputs")) if "outputs" in document else ()
     uses_regions = any(tensor.part for tensor in inputs) or any(output.part for output in outputs)
-    return ParsedRequest(request_id, inputs, outputs, parameters, default, uses_regions)
+    is_description = all(tensor.data is None for tensor in inputs)
+    wanted = [RequestedOutput(output.name, output.parameters) for output in outputs]
+    return ParsedRequest(request_id, inputs, outputs, parameters, default, uses_regions, is_description, wanted)
 
 
 def _array(document: dict[str, Any], key: str) -> list[Any]:

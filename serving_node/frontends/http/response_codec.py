@@ -11,11 +11,13 @@ from serving_node.core.metadata import OutputClasses
 from serving_node.core.request import InferenceResponse, Lease
 from serving_node.core.tensor import Tensor
 from serving_node.frontends.classification import classify
+from serving_node.frontends.http.answers import JSON_HEADERS
 from serving_node.frontends.http.json_data import write_data
-from serving_node.frontends.http.request_codec import ParsedOutput
-from serving_node.wire.exchange import Buffer
+from serving_node.frontends.http.request_codec import ParsedOutput, ParsedRequest
+from serving_node.wire.exchange import Buffer, Headers, answer_head
 
 _MEMO_ENTRIES = 512
+HEADER_LENGTH = b"inference-header-content-length"
 # JSON of more tensor bytes than this is written in another process.
 LARGE_JSON_BYTES = 512 * 1024
 
@@ -36,6 +38,13 @@ class EncodedResponse:
     body: list[Buffer]
     json_bytes: int
     has_binary: bool
+
+
+def infer_headers(json_bytes: int | None) -> Headers:
+    """Return the headers of an answer that has so many bytes of JSON before its binary tensors, or only JSON."""
+    if json_bytes is None:
+        return JSON_HEADERS
+    return ((b"content-type", b"application/octet-stream"), (HEADER_LENGTH, b"%d" % json_bytes))
 
 
 def choose_outputs(
@@ -68,11 +77,67 @@ def choose_outputs(
     return chosen
 
 
+@dataclass(frozen=True, slots=True)
+class _Alike:
+    """What responses have in common that differ in the bytes of binary outputs only.
+
+    ``head`` is of the HTTP answer, ``text`` the JSON; ``places`` are of the tensors behind it in the response.
+    """
+
+    head: bytes
+    text: bytes
+    places: tuple[int, ...]
+
+
 class ResponseEncoder:
     """Encodes responses. What describes binary outputs is written once per distinct description."""
 
     def __init__(self) -> None:
         self._memo: dict[tuple[object, ...], bytes] = {}
+        self._alike: dict[tuple[object, ...], _Alike | None] = {}
+
+    def encode_alike(self, response: InferenceResponse, request: ParsedRequest) -> tuple[bytes, list[Buffer]] | None:
+        """Return head and body of the answer when one like it was made before, or can be; else None.
+
+        ``request`` must be one whose JSON many requests share.
+        """
+        if response.id or response.parameters:
+            return None
+        outputs = response.outputs
+        key = (
+            request,
+            response.model_name,
+            response.model_version,
+            *[(tensor.name, tensor.datatype, tensor.shape, len(tensor.data)) for tensor in outputs],
+        )
+        try:
+            alike = self._alike[key]
+        except KeyError:
+            alike = self._find_alike(response, request)
+            if len(self._alike) >= _MEMO_ENTRIES:
+                self._alike.clear()
+            self._alike[key] = alike
+        if alike is None:
+            return None
+        body: list[Buffer] = [alike.text]
+        for place in alike.places:
+            body.append(outputs[place].data)
+        return alike.head, body
+
+    def _find_alike(self, response: InferenceResponse, request: ParsedRequest) -> _Alike | None:
+        wanted = request.outputs
+        if request.uses_regions or any("classification" in output.parameters for output in wanted):
+            return None
+        by_name = {output.name: output.is_binary for output in reversed(wanted)}
+        places = [place for place, tensor in enumerate(response.outputs) if not wanted or tensor.name in by_name]
+        chosen = [response.outputs[place] for place in places]
+        if not all(by_name.get(tensor.name, request.is_binary) for tensor in chosen):
+            return None
+        text = self._described(response, [Chosen(tensor, is_binary=True) for tensor in chosen])
+        places = [place for place in places if len(response.outputs[place].data)]
+        size = sum(len(response.outputs[place].data) for place in places)
+        head = answer_head(200, infer_headers(len(text) if places else None), len(text) + size)
+        return _Alike(head, text, tuple(places))
 
     def encode(
         self, response: InferenceResponse, outputs: list[Chosen], texts: list[bytes | None] | None = None
