@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from serving_node.backends.python.link import Link, Message, WorkerGone
-from serving_node.backends.python.messages import Results, encode_batches
+from serving_node.backends.python.messages import RequestTable, Results, ResultTable, encode_batches
 from serving_node.backends.python.worker import flotilla_wire as wire
 from serving_node.backends.python.worker.flotilla_wire import WireError
 from serving_node.contract.errors import ErrorCode
@@ -30,6 +30,8 @@ class Exchange:
         self._link = link
         self.events = events
         self._flags = link.process.flags
+        self._requests = RequestTable()
+        self._results = ResultTable()
         self._handles = 0
         # batches that are not over, in order, each with the handle of its first request
         self._running: deque[tuple[Execution, int]] = deque()
@@ -67,7 +69,7 @@ class Exchange:
         if self._slots:
             while any((first + place) & _MASK in self._slots for place in range(count)):
                 first += 1
-        encoded = encode_batches(batches, first)
+        encoded = encode_batches(batches, first, self._requests)
         self._handles = first + count - 1
         flags, cancel = self._flags, self._cancel
         handle = first
@@ -82,6 +84,7 @@ class Exchange:
         except (OSError, ValueError, TypeError):
             for _ in executions:
                 self._running.pop()
+            self._requests.forget()
             raise
 
     def handle(self, message: Message) -> None:
@@ -135,7 +138,7 @@ class Exchange:
         if len(encoded) != len(execution.requests):
             raise WireError("results of another batch")
         results: list[Any] = []
-        reader = Results(message.payload, message.block)
+        reader = Results(self._results, message.payload, message.block)
         for place, one in enumerate(encoded):
             if one is None:
                 self._expect(first + place, execution.requests[place])
@@ -205,7 +208,7 @@ class Exchange:
         if encoded is None:
             response.flag_only = True
         else:
-            result, parameters = Results(message.payload, message.block).result(encoded)
+            result, parameters = Results(self._results, message.payload, message.block).result(encoded)
             if isinstance(result, InferenceError):
                 response.error = result
             else:

@@ -28,7 +28,7 @@ class WorkerGone(Exception):
 
 @dataclass(slots=True)
 class Message:
-    """One message of a worker. ``fields`` are those that belong to its kind."""
+    """One message of a worker. ``fields`` belong to its kind; tensors are in ``block`` if there is one."""
 
     kind: int
     fields: list[Any]
@@ -181,7 +181,7 @@ class Link:
             os.close(fd)
         self._pool.give_back(freed)
         self._map.drop(dropped)
-        return Message(kind, fields, bytes(datagram[start:]), block)
+        return Message(kind, fields, bytes(datagram[start:]), None if place is None else block)
 
     def _block(self, number: int, size: int, fd: int) -> Any:
         if type(number) is not int or type(size) is not int:

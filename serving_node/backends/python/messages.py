@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
 import orjson
 
-from serving_node.backends.python.worker.flotilla_wire import INLINE_BYTES, WireError, aligned
+from serving_node.backends.python.worker.flotilla_wire import INLINE_BYTES, TABLE_ENTRIES, WireError, aligned
 from serving_node.contract.errors import ErrorCode
 from serving_node.core.errors import InferenceError
 from serving_node.core.request import InferenceRequest, Parameter
@@ -43,60 +43,91 @@ class Batches:
     placed_bytes: int = 0
 
 
-def encode_batches(batches: Sequence[Sequence[InferenceRequest]], first_handle: int) -> Batches:
-    """Return batches for a worker; their requests are known there as ``first_handle`` and the numbers after it."""
-    total = 0
-    for requests in batches:
-        for request in requests:
-            for tensor in request.inputs:
-                total += len(tensor.data)
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What requests of one look have in common. ``paddings`` follow the inputs in a datagram."""
+
+    number: int
+    size: int
+    paddings: tuple[bytes, ...]
+
+
+class RequestTable:
+    """What requests look like: names of outputs; names, types, shapes and sizes of inputs. Said to a worker once.
+
+    The first request of a look travels with it and its number, those after it with the number alone. A number that
+    comes with a look means that one from then on, so a full table begins anew.
+    """
+
+    __slots__ = ("_looks",)
+
+    def __init__(self) -> None:
+        self._looks: dict[tuple[Any, ...], _Look] = {}
+
+    def find(self, request: InferenceRequest) -> tuple[_Look, int | list[Any]]:
+        """Return the look of a request, and what to say of it."""
+        inputs = tuple([(tensor.name, tensor.datatype, tensor.shape, len(tensor.data)) for tensor in request.inputs])
+        outputs = tuple([output.name for output in request.outputs])
+        look = self._looks.get((inputs, outputs))
+        if look is not None:
+            return look, look.number
+        if len(self._looks) >= TABLE_ENTRIES:
+            self._looks.clear()
+        sizes = [size for _, _, _, size in inputs]
+        look = _Look(len(self._looks), sum(sizes), tuple(_PADDING[-size & 15] for size in sizes))
+        self._looks[inputs, outputs] = look
+        return look, [look.number, outputs, inputs]
+
+    def forget(self) -> None:
+        """Say everything again: it is not known what the worker has heard."""
+        self._looks.clear()
+
+
+def encode_batches(batches: Sequence[Sequence[InferenceRequest]], first_handle: int, table: RequestTable) -> Batches:
+    """Return batches for a worker; their requests are known there as ``first_handle`` and the numbers after it.
+
+    The bytes of all inputs follow each other, each at a multiple of 16 in the datagram or of 64 in a block.
+    """
     encoded = Batches([])
-    position = 0
+    looks: list[_Look] = []
+    total = 0
+    handle = first_handle
     for requests in batches:
-        position = _encode_batch(encoded, requests, first_handle, position, inline=total <= INLINE_BYTES)
-        first_handle += len(requests)
-    if total > INLINE_BYTES:
-        encoded.placed_bytes = position
+        records: list[list[Any]] = []
+        for request in requests:
+            look, said = table.find(request)
+            looks.append(look)
+            total += look.size
+            records.append(_record(handle, request, said))
+            handle += 1
+        encoded.records.append(records)
+    every = (request for requests in batches for request in requests)
+    if total <= INLINE_BYTES:
+        payload = encoded.payload
+        for request, look in zip(every, looks, strict=True):
+            for tensor, padding in zip(request.inputs, look.paddings, strict=True):
+                payload.append(tensor.data)
+                if padding:
+                    payload.append(padding)
+        return encoded
+    position = 0
+    for request in every:
+        for tensor in request.inputs:
+            encoded.placed.append((position, tensor.data))
+            position = aligned(position + len(tensor.data))
+    encoded.placed_bytes = position
     return encoded
 
 
-def _encode_batch(
-    batches: Batches, requests: Sequence[InferenceRequest], first_handle: int, position: int, *, inline: bool
-) -> int:
-    """Append a batch whose bytes begin at ``position``; return where they end."""
-    records: list[list[Any]] = []
-    for handle, request in enumerate(requests, first_handle):
-        inputs: list[tuple[str, str, Sequence[int], int, int]] = []
-        for tensor in request.inputs:
-            data = tensor.data
-            size = len(data)
-            if inline:
-                inputs.append((tensor.name, tensor.datatype, tensor.shape, position, size))
-                batches.payload.append(data)
-                padding = -size & 15
-                if padding:
-                    batches.payload.append(_PADDING[padding])
-                position += size + padding
-            else:
-                inputs.append((tensor.name, tensor.datatype, tensor.shape, -1 - position, size))
-                batches.placed.append((position, data))
-                position = aligned(position + size)
-        records.append(_record(handle, request, inputs))
-    batches.records.append(records)
-    return position
-
-
-def _record(handle: int, request: InferenceRequest, inputs: list[Any]) -> list[Any]:
-    flags = (1 if request.sequence_start else 0) | (2 if request.sequence_end else 0)
+def _record(handle: int, request: InferenceRequest, said: int | list[Any]) -> list[Any]:
     record = [
         handle,
         request.id,
         request.sequence_id,
-        flags,
+        (1 if request.sequence_start else 0) | (2 if request.sequence_end else 0),
         request.timeout_us,
         parameters_text(request.parameters) if request.parameters else "",
-        [output.name for output in request.outputs],
-        inputs,
+        said,
     ]
     if request.trace is not None:
         record.append(request.trace.context())
@@ -108,51 +139,84 @@ def parameters_text(parameters: dict[str, Parameter]) -> str:
     return orjson.dumps(parameters).decode()
 
 
+@dataclass(frozen=True, slots=True)
+class OutputLook:
+    """Name, datatype, shape and size of one output of a response, checked."""
+
+    name: str
+    datatype: str
+    shape: tuple[int, ...]
+    size: int
+
+
+class ResultTable:
+    """What the responses of a worker look like, by the numbers that it gave."""
+
+    __slots__ = ("_looks",)
+
+    def __init__(self) -> None:
+        self._looks: dict[int, list[OutputLook]] = {}
+
+    def looks(self, said: Any) -> list[OutputLook]:
+        """Return what a worker means: a number, or a list of a number and the look that it has from now on."""
+        if type(said) is int:
+            return self._looks[said]
+        number, outputs = said
+        if type(number) is not int or not 0 <= number < TABLE_ENTRIES:
+            raise WireError("a look that makes no sense")
+        looks = self._looks[number] = [_output_look(*output) for output in outputs]
+        return looks
+
+
+def _output_look(name: Any, datatype: Any, shape: Any, size: Any) -> OutputLook:
+    if type(name) is not str or type(size) is not int or size < 0:
+        raise WireError("a tensor that makes no sense")
+    for dimension in shape:
+        if type(dimension) is not int or dimension < 0:
+            raise WireError("a shape that makes no sense")
+    if datatype != "BYTES" and prod(shape) * _ITEM_SIZES[datatype] != size:
+        raise WireError(f"{size} bytes do not fill shape {list(shape)} of {datatype}")
+    return OutputLook(name, datatype, tuple(shape), size)
+
+
 class Results:
-    """Reads results out of one message.
+    """Reads results out of one message, in their order: the bytes of their outputs follow each other.
 
     Raises:
         WireError: the worker sent what makes no sense; it cannot be trusted any more.
     """
 
-    __slots__ = ("_block", "_payload")
+    __slots__ = ("_data", "_position", "_step", "_table")
 
-    def __init__(self, payload: bytes, block: Any) -> None:
-        self._payload = payload
-        self._block = None if block is None else memoryview(block)
+    def __init__(self, table: ResultTable, payload: bytes, block: Any) -> None:
+        self._table = table
+        self._data: Any = payload if block is None else memoryview(block)
+        self._step = 15 if block is None else 63
+        self._position = 0
 
     def result(self, encoded: Any) -> tuple[list[Tensor] | InferenceError, dict[str, Parameter] | None]:
         """Return the tensors and parameters of a response, or its error."""
         try:
-            first, second = encoded
-            if type(first) is int:
-                return InferenceError(_CODES.get(first, ErrorCode.INTERNAL), str(second)), None
-            return self._tensors(first), (_parameters(second) if second else None)
+            if type(encoded) is int:
+                return self._tensors(self._table.looks(encoded)), None
+            said, text = encoded
+            if type(said) is str:
+                return InferenceError(_CODES.get(text, ErrorCode.INTERNAL), said), None
+            return self._tensors(self._table.looks(said)), (_parameters(text) if text else None)
         except (TypeError, ValueError, KeyError, IndexError) as error:
             raise WireError(f"a result that makes no sense: {error}") from error
 
-    def _tensors(self, encoded: Iterable[Any]) -> list[Tensor]:
+    def _tensors(self, looks: list[OutputLook]) -> list[Tensor]:
         tensors: list[Tensor] = []
-        payload, block = self._payload, self._block
-        for name, datatype, shape, position, size in encoded:
-            if type(name) is not str or type(position) is not int or type(size) is not int or size < 0:
-                raise WireError("a tensor that makes no sense")
-            for dimension in shape:
-                if type(dimension) is not int or dimension < 0:
-                    raise WireError("a shape that makes no sense")
-            if datatype != "BYTES" and prod(shape) * _ITEM_SIZES[datatype] != size:
-                raise WireError(f"{size} bytes do not fill shape {list(shape)} of {datatype}")
-            data: bytes | memoryview
-            if position >= 0:
-                data = payload[position : position + size]
-            elif block is not None:
-                start = -1 - position
-                data = block[start : start + size]
-            else:
-                raise WireError("a tensor without its block")
-            if len(data) != size:
+        data, position, step = self._data, self._position, self._step
+        for look in looks:
+            end = position + look.size
+            part = data[position:end]
+            if len(part) != look.size:
                 raise WireError("a tensor that runs past its end")
-            tensors.append(Tensor(name, datatype, tuple(shape), data))
+            tensors.append(Tensor(look.name, look.datatype, look.shape, part))
+            position = (end + step) & ~step
+        self._position = position
         return tensors
 
 

@@ -49,6 +49,8 @@ class Channel:
         self.is_one_by_one = False
         self._busy_poll_ns = 0
         self._usual_wait_ns = 0.0
+        # numbers of what responses look like
+        self._looks: dict[Any, int] = {}
         self._to_json = _json_writer()
         self._from_json = _json_reader()
 
@@ -58,7 +60,9 @@ class Channel:
         self._usual_wait_ns = 4.0 * time_ns
 
     def receive(self) -> list[Any] | None:
-        """Return kind, fields, payload and block of the next message; None at the end."""
+        """Return kind, fields, payload and block of the next message, whose tensors are in the block if there is one;
+        None at the end.
+        """
         length, fd = self._next()
         if not length:
             return None
@@ -75,7 +79,7 @@ class Channel:
             block = self._block(place[0], place[1], fd)
         if freed or dropped:
             self.freed(freed, dropped)
-        return [kind, fields, bytearray(datagram[start:]), block]
+        return [kind, fields, bytearray(datagram[start:]), None if place is None else block]
 
     def _next(self) -> Any:
         """Return length and file of the next datagram.
@@ -112,17 +116,43 @@ class Channel:
             self._pool.give_back(freed)
             self._map.drop(dropped)
 
-    def send(self, kind: int, fields: list[Any], arrays: Sequence[Any] = ()) -> None:
-        """Send a message.
-
-        ``arrays`` are pairs of the array (or bytes) of a tensor and its record ``[name, datatype, shape, position,
-        size]``, which is somewhere in ``fields``; its position is filled in here.
-        """
+    def send(self, kind: int, fields: list[Any]) -> None:
+        """Send a message without tensors."""
         with self._lock:
-            header = [self._map.take_freed(), self._pool.take_dropped(), None, *fields]
-            self._send(kind, header, arrays)
+            self._send(kind, [self._map.take_freed(), self._pool.take_dropped(), None, *fields], ())
         if self._forgotten:
             self._tell_forgotten()
+
+    def send_results(self, kind: int, fields: list[Any], results: list[Any]) -> None:
+        """Send a message that ends with results.
+
+        Each is None, ``[text, code]``, or a tuple of the look of a response, its data (arrays or bytes) and its
+        parameters.
+        """
+        with self._lock:
+            data: list[Any] = []
+            said: list[Any] = []
+            for result in results:
+                if type(result) is not tuple:
+                    said.append(result)
+                    continue
+                look, parts, parameters = result
+                data += parts
+                number = self._looks.get(look)
+                if number is None:
+                    said.append([self._explained(look), parameters])
+                else:
+                    said.append([number, parameters] if parameters else number)
+            fields.append(said if kind == wire.BATCH else said[0])
+            self._send(kind, [self._map.take_freed(), self._pool.take_dropped(), None, *fields], data)
+        if self._forgotten:
+            self._tell_forgotten()
+
+    def _explained(self, look: Any) -> list[Any]:
+        if len(self._looks) >= wire.TABLE_ENTRIES:
+            self._looks.clear()
+        number = self._looks[look] = len(self._looks)
+        return [number, look]
 
     def forget(self, handle: int) -> None:
         """Tell the node that nothing can answer a request any more.
@@ -140,37 +170,29 @@ class Channel:
             finally:
                 self._lock.release()
 
-    def _send(self, kind: int, header: list[Any], arrays: Sequence[Any]) -> None:
+    def _send(self, kind: int, header: list[Any], data: Sequence[Any]) -> None:
         block = None
         total = 0
-        for _, record in arrays:
-            total += record[4]
-        payload: list[bytes] = []
-        end = 0
+        for part in data:
+            total += len(part) if type(part) is bytes else part.nbytes
         if total <= wire.INLINE_BYTES:
-            for array, record in arrays:
-                size = record[4]
-                record[3] = end
-                payload.append(array if type(array) is bytes else array.tobytes())
-                padding = -size & 15
-                if padding:
-                    payload.append(bytes(padding))
-                end += size + padding
-        else:
-            for _, record in arrays:
-                record[3] = -1 - end
-                end = wire.aligned(end + record[4])
-            header[2] = [0, 0]
-        text = self._to_json(header)
-        if header[2] is None:
-            datagram = wire.join(kind, text, payload)
+            payload: list[Any] = []
+            for part in data:
+                text = part if type(part) is bytes else part.tobytes()
+                payload.append(text)
+                if len(text) & 15:
+                    payload.append(bytes(-len(text) & 15))
+            datagram = wire.join(kind, self._to_json(header), payload)
             if len(datagram) > wire.LARGEST_DATAGRAM:
                 block = self._pool.take(len(datagram))
                 datagram = self._spill(datagram, block, 0)
         else:
-            is_long = len(text) > wire.LARGEST_DATAGRAM - 4096
-            block = self._pool.take(end + (len(text) + 64 if is_long else 0))
-            self._fill(block, arrays)
+            places, end = _places(data)
+            header[2] = [0, 0]
+            length = len(self._to_json(header))
+            is_long = length > wire.LARGEST_DATAGRAM - 4096
+            block = self._pool.take(end + (length + 64 if is_long else 0))
+            _fill(block, data, places)
             header[2] = [block.number, block.size]
             datagram = wire.join(kind, self._to_json(header), [])
             if is_long:
@@ -179,18 +201,28 @@ class Channel:
         if block is not None:
             block.forget_fd()
 
-    @staticmethod
-    def _fill(block: wire.Block, arrays: Sequence[Any]) -> None:
-        whole = block.array
-        for array, record in arrays:
-            start, size = -1 - record[3], record[4]
-            if type(array) is bytes:
-                block.bytes[start : start + size] = array
-            elif size:
-                # one copy, also of arrays that are not contiguous
-                np.copyto(whole[start : start + size].view(array.dtype).reshape(array.shape), array)
-
     def _spill(self, datagram: bytes, block: wire.Block, position: int) -> Any:
         block.bytes[position : position + len(datagram)] = datagram
         where = self._to_json([block.number, block.size, position, len(datagram)])
         return wire.join(0, where, [], wire.SPILLED)
+
+
+def _places(data: Sequence[Any]) -> tuple[list[tuple[int, int]], int]:
+    """Return position and size of each part in a block, and where they end."""
+    places: list[tuple[int, int]] = []
+    end = 0
+    for part in data:
+        size = len(part) if type(part) is bytes else part.nbytes
+        places.append((end, size))
+        end = wire.aligned(end + size)
+    return places, end
+
+
+def _fill(block: wire.Block, data: Sequence[Any], places: Sequence[tuple[int, int]]) -> None:
+    whole = block.array
+    for part, (start, size) in zip(data, places):  # noqa: B905  interpreters of models may be older
+        if type(part) is bytes:
+            block.bytes[start : start + size] = part
+        elif size:
+            # one copy, also of arrays that are not contiguous
+            np.copyto(whole[start : start + size].view(part.dtype).reshape(part.shape), part)

@@ -61,12 +61,13 @@ def completed_config(order: dict[str, Any]) -> str | None:
     return json.dumps(returned._model_config)
 
 
-def encoded(response: Any, wanted: Any, arrays: list[Any]) -> list[Any]:
-    """Return a response for the node; its tensors, those that nobody asked for left out, go to ``arrays``."""
+def encoded(response: Any, wanted: Any) -> Any:
+    """Return a response as ``Channel.send_results`` takes it, without the tensors that nobody asked for."""
     error = response._error
     if error is not None:
-        return [int(error._code), error._message]
-    records: list[Any] = []
+        return [error._message, int(error._code)]
+    look: list[Any] = []
+    data: list[Any] = []
     for tensor in response._output_tensors:
         name = tensor._name
         if name not in wanted:
@@ -74,14 +75,37 @@ def encoded(response: Any, wanted: Any, arrays: list[Any]) -> list[Any]:
         array = tensor._array
         datatype = tensor._datatype
         if datatype == "BYTES":
-            data = pb_utils.wire_bytes(array)
-            record = [name, datatype, array.shape, 0, len(data)]
-            arrays.append((data, record))
+            text = pb_utils.wire_bytes(array)
+            look.append((name, datatype, array.shape, len(text)))
+            data.append(text)
         else:
-            record = [name, datatype, array.shape, 0, array.nbytes]
-            arrays.append((array, record))
-        records.append(record)
-    return [records, response._parameters]
+            look.append((name, datatype, array.shape, array.nbytes))
+            data.append(array)
+    return tuple(look), data, response._parameters
+
+
+class RequestLook:
+    """What requests of one look have in common; positions are of the inputs from the first byte of a request.
+
+    ``inputs`` of those in a payload and in a block: name, datatype, shape, start and end.
+    """
+
+    __slots__ = ("in_block", "in_payload", "outputs")
+
+    def __init__(self, outputs: list[str], inputs: list[Any]) -> None:
+        self.outputs = outputs
+        self.in_payload = _laid_out(inputs, 16)
+        self.in_block = _laid_out(inputs, 64)
+
+
+def _laid_out(inputs: list[Any], step: int) -> tuple[list[Any], int]:
+    """Return the inputs with their places, and the position after them."""
+    places = []
+    position = 0
+    for name, datatype, shape, size in inputs:
+        places.append((name, datatype, shape, position, position + size))
+        position = wire.aligned(position + size, step)
+    return places, position
 
 
 def failure_text(error: BaseException) -> str:
@@ -143,6 +167,9 @@ class Model:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._background: set[Any] = set()
         self._some_unreadable = False
+        # what requests look like, by the node's numbers, and where the next one's bytes begin in its message
+        self._looks: dict[int, RequestLook] = {}
+        self._position = 0
         pb_utils._runtime = Runtime(self)
         kind = import_model(order)
         self.user = kind()
@@ -158,12 +185,15 @@ class Model:
         message.clear()
         batches = fields.pop()
         batches.reverse()
+        self._position = 0
         while batches:
             records = batches.pop()
             if all(self.flags[record[0] & _MASK] for record in records):
                 # everybody left while the batch waited
+                for record in records:
+                    self._take_place(record, block)
                 now_ns = time.monotonic_ns()
-                self.channel.send(wire.BATCH, [now_ns, now_ns, [[_CANCELLED, ""] for _ in records]])
+                self.channel.send_results(wire.BATCH, [now_ns, now_ns], [["", _CANCELLED] for _ in records])
                 continue
             requests = [[self._request(record, payload, block) for record in records]]
             if not batches:
@@ -179,13 +209,12 @@ class Model:
             requests, unreadable = _without_unreadable(requests)
             self._some_unreadable = False
         ready_ns = time.monotonic_ns()
-        arrays: list[Any] = []
         try:
             returned = self._execute(requests) if requests else None
             computed_ns = time.monotonic_ns()
-            results = self._results(requests, returned, arrays)
+            results = self._results(requests, returned)
             for place, sentence in unreadable:
-                results.insert(place, [_INVALID_ARG, sentence])
+                results.insert(place, [sentence, _INVALID_ARG])
             del returned
         except BaseException as error:
             computed_ns = time.monotonic_ns()
@@ -197,7 +226,7 @@ class Model:
             self.channel.send(wire.BATCH_FAILED, [ready_ns, computed_ns, sentence])
             return
         del requests  # the last views on the inputs, if the model kept none
-        self.channel.send(wire.BATCH, [ready_ns, computed_ns, results], arrays)
+        self.channel.send_results(wire.BATCH, [ready_ns, computed_ns], results)
 
     def _execute(self, requests: list[Any]) -> Any:
         user = self.user
@@ -217,8 +246,8 @@ class Model:
         future.add_done_callback(self._background_done)
         return None
 
-    def _results(self, requests: list[Any], returned: Any, arrays: list[Any]) -> list[Any]:
-        """Return the encoded results; the tensors of them go to ``arrays``."""
+    def _results(self, requests: list[Any], returned: Any) -> list[Any]:
+        """Return the results as ``Channel.send_results`` takes them."""
         if returned is None:
             return [None] * len(requests)
         if self._decoupled:
@@ -244,7 +273,7 @@ class Model:
                 )
             sender = request._sender
             sender._note(response, _FINAL)
-            results.append(encoded(response, sender._outputs, arrays))
+            results.append(encoded(response, sender._outputs))
         return results
 
     def _event_loop(self) -> asyncio.AbstractEventLoop:
@@ -262,19 +291,18 @@ class Model:
     # -- one request
 
     def _request(self, record: list[Any], payload: bytearray, block: Any) -> Any:
-        handle, request_id, correlation, flags, timeout, parameters, outputs, inputs, *trace = record
+        handle, request_id, correlation, flags, timeout, parameters, _, *trace = record
+        first, look = self._take_place(record, block)
         tensors = []
-        for name, datatype, shape, position, size in inputs:
-            data: Any = memoryview(payload) if position >= 0 else block
-            start = position if position >= 0 else -1 - position
-            data = data[start : start + size]
+        inputs, data = (look.in_payload[0], payload) if block is None else (look.in_block[0], block)
+        for name, datatype, shape, start, end in inputs:
             try:
-                tensors.append(pb_utils.Tensor._from_wire(name, datatype, shape, data))
+                tensors.append(pb_utils.Tensor._from_wire(name, datatype, shape, data, first + start, first + end))
             except UnreadableStrings as error:
                 self._some_unreadable = True
                 text, rest = error.args
                 return f"[request id: {request_id or '<id_unknown>'}] {text} for model '{self._name}'{rest}"
-        sender = pb_utils.ResponseSender(handle, outputs or self._outputs, self._decoupled)
+        sender = pb_utils.ResponseSender(handle, look.outputs, self._decoupled)
         request = pb_utils.InferenceRequest._from_wire(
             tensors, sender, request_id, correlation, self._name, self._version, flags, timeout, parameters
         )
@@ -282,11 +310,22 @@ class Model:
             request._trace = pb_utils.InferenceTrace(*trace)
         return request
 
+    def _take_place(self, record: list[Any], block: Any) -> tuple[int, RequestLook]:
+        """Return where the bytes of the next request of a message begin, and what it looks like."""
+        said = record[6]
+        if type(said) is int:
+            look = self._looks[said]
+        else:
+            number, outputs, inputs = said
+            look = self._looks[number] = RequestLook(outputs or self._outputs, inputs)
+        first = self._position
+        self._position = first + (look.in_payload[1] if block is None else look.in_block[1])
+        return first, look
+
     def send(self, sender: Any, response: Any, flags: int) -> None:
         """Send one response of a request, or with None only its end. On any thread."""
-        arrays: list[Any] = []
-        result = None if response is None else encoded(response, sender._outputs, arrays)
-        self.channel.send(wire.RESPONSE, [sender._handle, flags, result], arrays)
+        result = None if response is None else encoded(response, sender._outputs)
+        self.channel.send_results(wire.RESPONSE, [sender._handle, flags], [result])
 
     def finalize(self) -> None:
         """Let the model clean up."""

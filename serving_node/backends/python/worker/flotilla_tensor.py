@@ -83,15 +83,15 @@ class Tensor:
         self._datatype = datatype
 
     @classmethod
-    def _from_wire(cls, name: str, datatype: str, shape: Any, data: Any) -> Tensor:
-        """Return a tensor on bytes that the node sent; the array is a view on them. Raises UnreadableStrings."""
+    def _from_wire(cls, name: str, datatype: str, shape: Any, data: Any, start: int = 0, end: Any = None) -> Tensor:
+        """Return a tensor on a part of what the node sent; the array is a view on it. Raises UnreadableStrings."""
         tensor = cls.__new__(cls)
         tensor._name = name
         tensor._datatype = datatype
         if datatype == "BYTES":
-            tensor._array = _strings(name, shape, data)
+            tensor._array = _strings(name, shape, data[start:end])
         else:
-            tensor._array = np.ndarray(shape, _DTYPES[datatype], data)
+            tensor._array = np.ndarray(shape, _DTYPES[datatype], data, start)
         return tensor
 
     def name(self) -> str:

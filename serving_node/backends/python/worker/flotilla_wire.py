@@ -7,6 +7,12 @@ as the receiver holds no view on it. This file is used on both sides; it needs n
 Every header is a list ``[freed, dropped, block, ...]``: numbers of the receiver's blocks that the sender holds no
 more; numbers of the sender's blocks that will not be used again; ``[number, size]`` of the block of this message or
 null. What follows belongs to the kind of message.
+
+The tensors of a message follow each other in the order in which it speaks of them, each at the next multiple of 16 in
+a payload or of 64 in a block. What they look like is said once and then named by a number: *look* below is a number
+that was explained before, or a list that explains it, ``[number, outputs, inputs]`` for a request with the names of its
+outputs and ``[name, datatype, shape, size]`` of each input, and ``[number, outputs]`` for a response. A result is the
+look of a response, or ``[look, parameters]``, or ``[text, code]`` for an error, or null when it comes apart.
 """
 
 from __future__ import annotations
@@ -28,7 +34,7 @@ PREFIX = struct.Struct("<IHH")
 
 # What is said. Node to worker, on the first socket:
 START = 1  # [..., {module, args...}]: import the model and initialise it
-EXECUTE = 2  # [..., requests]
+EXECUTE = 2  # [..., batches of [handle, id, sequence, flags, timeout, parameters, look, trace if any]]
 FINALIZE = 3
 COMPLETE = 4  # [..., {...}]: run auto_complete_config
 # Node to worker, on the second socket, which a thread of the worker reads:
@@ -44,6 +50,9 @@ COMPLETED = 21  # [..., error or null, config text or null]
 BATCH_FAILED = 22  # [..., inputs ready ns, computed ns, text, handles already closed]
 FINALIZED = 23
 CLOSED = 24  # [..., handle]: nothing holds the response sender any more
+
+# How many looks of requests, and of responses, have numbers at the same time.
+TABLE_ENTRIES = 256
 
 # One byte for each request that a worker holds, at its handle modulo this: 1 when the client has left.
 FLAG_SLOTS = 65536

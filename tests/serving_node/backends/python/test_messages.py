@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from serving_node.backends.python.messages import Results, encode_batches
+from serving_node.backends.python.messages import RequestTable, Results, ResultTable, encode_batches
 from serving_node.backends.python.worker import flotilla_wire as wire
 from serving_node.backends.python.worker.flotilla_wire import WireError
 from serving_node.contract.errors import ErrorCode
@@ -39,25 +39,49 @@ def request_of(identity: str, tensors: list[tuple[str, bytes]], parameters: dict
     return request
 
 
-@given(st.lists(_REQUESTS, min_size=1, max_size=3), st.integers(1, 2**40))
+@given(st.lists(st.lists(_REQUESTS, min_size=1, max_size=3), min_size=1, max_size=3), st.integers(1, 2**40))
 @settings(max_examples=60, deadline=None)
-def test_every_byte_arrives_where_the_header_says(batches: list[list[Any]], first: int) -> None:
-    encoded = encode_batches([[request_of(*one) for one in batch] for batch in batches], first)
-    header = json.loads(orjson.dumps(encoded.records))
-    payload = b"".join(encoded.payload)
-    block = bytearray(encoded.placed_bytes)
-    for position, data in encoded.placed:
-        block[position : position + len(data)] = data
-    handle = first
-    for batch, records in zip(batches, header, strict=True):
-        for (identity, tensors, parameters), record in zip(batch, records, strict=True):
-            assert record[:2] == [handle, identity] and record[6] == ["OUT"]
-            assert json.loads(record[5] or "{}") == parameters
-            for (name, data), (sent, datatype, shape, position, size) in zip(tensors, record[7], strict=True):
-                place = payload[position:] if position >= 0 else block[-1 - position :]
-                assert (sent, datatype, shape, place[:size]) == (name, "UINT8", [len(data)], data)
-                assert position % 16 == 0 or (position < 0 and (-1 - position) % 64 == 0)
-            handle += 1
+def test_every_byte_arrives_where_its_look_says(messages: list[list[list[Any]]], handle: int) -> None:
+    table = RequestTable()
+    looks: dict[int, list[Any]] = {}
+    for batches in messages:
+        encoded = encode_batches([[request_of(*one) for one in batch] for batch in batches], handle, table)
+        header = json.loads(orjson.dumps(encoded.records))
+        sent = bytearray(encoded.placed_bytes) or bytearray(b"".join(encoded.payload))
+        for position, data in encoded.placed:
+            sent[position : position + len(data)] = data
+        step = 64 if encoded.placed else 16
+        start = 0
+        for batch, records in zip(batches, header, strict=True):
+            for (identity, tensors, parameters), record in zip(batch, records, strict=True):
+                assert record[:2] == [handle, identity]
+                assert json.loads(record[5] or "{}") == parameters
+                if isinstance(record[6], list):
+                    looks[record[6][0]] = record[6][1:]
+                    number = record[6][0]
+                else:
+                    number = record[6]
+                outputs, inputs = looks[number]
+                assert outputs == ["OUT"]
+                for (name, data), described in zip(tensors, inputs, strict=True):
+                    assert described == [name, "UINT8", [len(data)], len(data)]
+                    assert sent[start : start + len(data)] == data
+                    start = wire.aligned(start + len(data), step)
+                handle += 1
+
+
+def test_a_look_is_said_once_and_again_when_the_table_was_full_or_forgotten() -> None:
+    table = RequestTable()
+    same = request_of("a", [("IN", b"xyz")], {})
+    other = request_of("b", [("IN", b"wxyz")], {})
+    assert table.find(same)[1] == [0, ("OUT",), (("IN", "UINT8", (3,), 3),)]
+    assert table.find(same)[1] == 0 and isinstance(table.find(other)[1], list) and table.find(other)[1] == 1
+    for size in range(wire.TABLE_ENTRIES):
+        table.find(request_of("c", [("IN", bytes(100 + size))], {}))
+    said = table.find(same)[1]
+    assert isinstance(said, list) and 0 <= said[0] < wire.TABLE_ENTRIES
+    table.forget()
+    assert isinstance(table.find(other)[1], list)
 
 
 _JSON = st.recursive(
@@ -65,41 +89,51 @@ _JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
     max_leaves=12,
 )
-_RECORD = st.tuples(
+_OUTPUT = st.tuples(
     st.sampled_from(["OUT", "", 7]),
     st.sampled_from(["FP32", "BYTES", "BF16", "NONE", None]),
     st.lists(st.one_of(st.integers(-2, 2**62), st.booleans(), st.text(max_size=2)), max_size=3) | st.just("ab"),
-    st.one_of(st.integers(-300, 300), st.integers(-(2**63), 2**63), st.floats(), st.none()),
     st.one_of(st.integers(-5, 300), st.integers(0, 2**63), st.none()),
 )
+_LOOK = st.one_of(st.integers(-2, 300), st.tuples(st.integers(-2, 300) | st.none(), st.lists(_OUTPUT, max_size=3)))
 
 
-@given(st.one_of(_JSON, st.tuples(st.lists(_RECORD, max_size=3), st.one_of(st.just(""), st.text(max_size=9)))))
+@given(st.lists(st.one_of(_JSON, _LOOK, st.tuples(_LOOK, st.one_of(st.just(""), st.text(max_size=9)))), max_size=3))
 @settings(max_examples=300, deadline=None)
-def test_nonsense_in_results_is_refused_or_stays_in_bounds(encoded: Any) -> None:
-    reader = Results(bytes(100), np.zeros(256, np.uint8))
-    try:
-        result, parameters = reader.result(encoded)
-    except WireError:
-        return
-    if isinstance(result, InferenceError):
-        assert parameters is None
-        return
-    for tensor in result:
-        assert len(tensor.data) <= 256
-        if tensor.datatype != "BYTES":
-            tensor.as_numpy()
+def test_nonsense_in_results_is_refused_or_stays_in_bounds(message: list[Any]) -> None:
+    reader = Results(ResultTable(), bytes(100), np.zeros(256, np.uint8))
+    for encoded in message:
+        try:
+            result, parameters = reader.result(encoded)
+        except WireError:
+            return
+        if isinstance(result, InferenceError):
+            assert parameters is None
+            continue
+        for tensor in result:
+            assert len(tensor.data) <= 256
+            if tensor.datatype != "BYTES":
+                tensor.as_numpy()
 
 
-def test_results_are_read() -> None:
-    values = np.arange(3, dtype=np.float32)
-    reader = Results(values.tobytes(), values.view(np.uint8))
-    result, parameters = reader.result([[["A", "FP32", [3], 0, 12], ["B", "FP32", [2, 1], -5, 8]], '{"p": 1}'])
-    assert isinstance(result, list)
-    assert result[0].as_numpy().tolist() == [0, 1, 2] and result[1].as_numpy().tolist() == [[1], [2]]
-    assert parameters == {"p": 1}
-    error, _ = reader.result([2, "missing"])
+def test_results_are_read_and_their_look_is_known_from_then_on() -> None:
+    values = np.arange(32, dtype=np.float32)
+    table = ResultTable()
+    look = [5, [["A", "FP32", [3], 12], ["B", "FP32", [2, 1], 8]]]
+    reader = Results(table, values.tobytes(), None)
+    result, parameters = reader.result([look, '{"p": 1}'])
+    assert isinstance(result, list) and parameters == {"p": 1}
+    assert result[0].as_numpy().tolist() == [0, 1, 2] and result[1].as_numpy().tolist() == [[4], [5]]
+    error, _ = reader.result(["missing", 2])
     assert isinstance(error, InferenceError) and (error.code, error.message) == (ErrorCode.NOT_FOUND, "missing")
+    again, nothing = reader.result(5)
+    assert isinstance(again, list) and again[0].as_numpy().tolist() == [8, 9, 10] and nothing is None
+    in_block, _ = Results(table, b"", values.view(np.uint8)).result([5, ""])
+    assert isinstance(in_block, list) and in_block[1].as_numpy().tolist() == [[16], [17]]
+    with pytest.raises(WireError, match="makes no sense"):
+        reader.result(6)
+    with pytest.raises(WireError, match="past its end"):
+        Results(table, bytes(16), None).result(5)
 
 
 @given(st.binary(max_size=64))
