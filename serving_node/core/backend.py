@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from serving_node.core.errors import InferenceError
+from serving_node.core.host_policy import ANYWHERE, HostPolicy
 from serving_node.core.request import InferenceRequest, InferenceResponse, Parameter
 from serving_node.core.tensor import Tensor
 
@@ -22,18 +23,24 @@ if TYPE_CHECKING:
 
 
 class DeviceKind(StrEnum):
-    """Where an instance computes. Source: Triton's instance group kinds, AUTO resolved."""
+    """Where an instance computes; MODEL: the model knows. Source: Triton's instance group kinds, AUTO resolved."""
 
     CPU = "CPU"
     GPU = "GPU"
+    MODEL = "MODEL"
 
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """One place where an instance computes; ``index`` is the GPU's number, 0 for the CPU."""
+    """One place where an instance computes; ``index`` is the GPU's number, 0 for the CPU.
+
+    ``host`` is applied to the thread that makes the instance, and to that which runs it; an instance that starts
+    processes or threads at other times does so itself.
+    """
 
     kind: DeviceKind = DeviceKind.CPU
     index: int = 0
+    host: HostPolicy = ANYWHERE
 
 
 @dataclass(frozen=True, slots=True)

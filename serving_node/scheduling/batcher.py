@@ -12,8 +12,9 @@ from typing import Protocol
 
 from serving_node.core.request import InferenceRequest
 from serving_node.scheduling.batch import Batch
+from serving_node.scheduling.deadlines import GONE, CallerDeadlines
 from serving_node.scheduling.policy import BatchPolicy
-from serving_node.scheduling.queue import GONE, WAITING, PriorityQueue
+from serving_node.scheduling.queue import WAITING, PriorityQueue
 
 
 @dataclass(slots=True)
@@ -53,6 +54,7 @@ class SingleBatcher:
 
     def __init__(self) -> None:
         self._waiting: deque[InferenceRequest] = deque()
+        self._callers = CallerDeadlines()
         self._live = 0
         self._tickets = 0
 
@@ -67,22 +69,28 @@ class SingleBatcher:
         request.queue_state = WAITING
         self._waiting.append(request)
         self._live += 1
+        if request.deadline_ns:
+            self._callers.push(request, self._live)
 
     def poll(self, now_ns: int, free_slots: int) -> Poll:
-        """Return the oldest requests, each as its own batch."""
+        """Return the oldest requests, each as its own batch, and those whose callers have stopped waiting."""
         poll = Poll()
+        callers = self._callers
+        if callers.entries:
+            for request in callers.due(now_ns):
+                self.cancel(request)
+                poll.rejected.append(request)
         while free_slots and self._waiting:
             request = self._waiting.popleft()
             if request.queue_state == GONE:
                 continue
             request.queue_state = GONE
             self._live -= 1
-            if request.deadline_ns and request.deadline_ns <= now_ns:
-                poll.rejected.append(request)  # its caller has stopped waiting
-                continue
             poll.batches.append(Batch([request], request.batch_size, self._tickets))
             self._tickets += 1
             free_slots -= 1
+        if callers.entries:
+            poll.wake_at_ns = callers.next_ns()
         return poll
 
     def cancel(self, request: InferenceRequest) -> bool:

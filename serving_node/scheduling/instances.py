@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections import deque
@@ -12,6 +13,7 @@ import structlog
 from serving_node.contract.errors import ErrorCode
 from serving_node.core.backend import BackendInstance, Execution, InstanceEvents, LoopInstance
 from serving_node.core.errors import InferenceError
+from serving_node.core.host_policy import ANYWHERE, HostPolicy
 from serving_node.core.request import InferenceRequest, InferenceResponse
 from serving_node.scheduling.batch import Batch
 
@@ -28,9 +30,10 @@ class InstanceThread:
     A thread that is given a batch keeps taking further ones through ``on_done`` without any wake-up in between.
     """
 
-    def __init__(self, name: str, instance: BackendInstance) -> None:
+    def __init__(self, name: str, instance: BackendInstance, host: HostPolicy = ANYWHERE) -> None:
         self.name = name
         self._instance = instance
+        self._host = host
         self._on_done: BatchDone | None = None
         self._batch: Batch | None = None
         self._wake = threading.Lock()
@@ -63,6 +66,8 @@ class InstanceThread:
         on_done = self._on_done
         if on_done is None:
             return
+        with contextlib.suppress(InferenceError):  # it held when the instance was made
+            self._host.apply()
         while True:
             self._wake.acquire()
             batch, self._batch = self._batch, None

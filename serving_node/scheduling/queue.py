@@ -19,9 +19,10 @@ from collections.abc import Iterator
 from serving_node.contract.errors import ErrorCode
 from serving_node.core.errors import request_error
 from serving_node.core.request import InferenceRequest
+from serving_node.scheduling.deadlines import GONE, CallerDeadlines
 from serving_node.scheduling.policy import BatchPolicy, QueuePolicy, TimeoutAction
 
-GONE, WAITING, DELAYED = 0, 1, 2
+WAITING, DELAYED = 1, 2
 
 _DEAD_SLACK = 64
 
@@ -129,15 +130,13 @@ class LevelQueue:
 class PriorityQueue:
     """All levels of one model. Requests of a more urgent level run first; delayed ones after those of their level."""
 
-    __slots__ = ("_by_priority", "_callers", "_levels", "_pushed", "_timed")
+    __slots__ = ("_by_priority", "_callers", "_levels", "_timed")
 
     def __init__(self, policy: BatchPolicy) -> None:
         self._levels = tuple(LevelQueue(level) for level in policy.levels)
         self._by_priority = policy.level_index
         self._timed = tuple(level for level in self._levels if level.policy.default_timeout_ns)
-        # when the callers themselves stop waiting, whatever the policy says
-        self._callers: list[tuple[int, int, InferenceRequest]] = []
-        self._pushed = 0
+        self._callers = CallerDeadlines()
 
     def __len__(self) -> int:
         return sum(level.live for level in self._levels)
@@ -146,11 +145,7 @@ class PriorityQueue:
         """Append a request to its level. Raises InferenceError UNAVAILABLE when the level is full."""
         self._levels[self._by_priority(request.priority)].push(request, now_ns)
         if request.deadline_ns:
-            self._pushed += 1
-            heapq.heappush(self._callers, (request.deadline_ns, self._pushed, request))
-            if len(self._callers) > 2 * len(self) + _DEAD_SLACK:
-                self._callers = [entry for entry in self._callers if entry[2].queue_state != GONE]
-                heapq.heapify(self._callers)
+            self._callers.push(request, len(self))
 
     def walk(self) -> Iterator[InferenceRequest]:
         """Yield live requests in the order in which they should run, without taking them."""
@@ -179,14 +174,15 @@ class PriorityQueue:
         rejected: list[InferenceRequest] = []
         for level in self._timed:
             level.expire(now_ns, rejected)
-        callers = self._callers
-        while callers and callers[0][0] <= now_ns:
-            request = heapq.heappop(callers)[2]
-            if self.cancel(request):
+        if self._callers.entries:
+            for request in self._callers.due(now_ns):
+                self.cancel(request)
                 rejected.append(request)
         return rejected
 
     def next_rejection_ns(self) -> int | None:
         """Return when the next request will be rejected if it still waits."""
         times = [time for level in self._timed if (time := level.next_rejection_ns()) is not None]
+        if self._callers.entries and (caller_ns := self._callers.next_ns()) is not None:
+            times.append(caller_ns)
         return min(times, default=None)

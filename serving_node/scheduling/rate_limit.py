@@ -19,6 +19,9 @@ from serving_node.core.errors import InferenceError
 GLOBAL = -2
 EACH_DEVICE = -1
 
+# Entries of the queue that may be out of date before they are thrown away.
+_STALE_SLACK = 64
+
 Key = Hashable
 
 
@@ -46,6 +49,7 @@ class _Member:
     priority: int
     order: int
     executions: int = 0
+    asked: int = 0
     waits: bool = False
     holds: bool = False
 
@@ -73,6 +77,7 @@ class RateLimiter:
     """The resources of one node. Without limits there is as much of a resource as the neediest instance needs.
 
     State of a member: idle -> (ask) waits -> (grant) holds -> (release) idle; ``withdraw`` leads from waits to idle.
+    A member that holds may ask no more until it has released.
     """
 
     def __init__(self, limits: Iterable[Limit] = ()) -> None:
@@ -82,8 +87,8 @@ class RateLimiter:
             self._limits[pool] = max(limit.count, self._limits.get(pool, 0))
         self._members: dict[Key, _Member] = {}
         self._pools = _Pools()
-        # (executions x priority, order of joining, key); entries of members that do not wait any more are skipped
-        self._queue: list[tuple[int, int, Key]] = []
+        # (executions x priority, order of joining, how often it asked, key); only a waiting member's last entry counts
+        self._queue: list[tuple[int, int, int, Key]] = []
         self._joined = 0
 
     def add(self, key: Key, needs: Iterable[Need], priority: int = 0) -> None:
@@ -119,7 +124,11 @@ class RateLimiter:
         if member.waits or member.holds:
             raise ValueError("the instance already waits or runs")
         member.waits = True
-        heapq.heappush(self._queue, (member.executions * member.priority, member.order, key))
+        member.asked += 1
+        heapq.heappush(self._queue, (member.executions * member.priority, member.order, member.asked, key))
+        if len(self._queue) > 2 * len(self._members) + _STALE_SLACK:
+            self._queue = [entry for entry in self._queue if self._counts(entry)]
+            heapq.heapify(self._queue)
 
     def withdraw(self, key: Key) -> None:
         """Note that the work of a waiting instance is gone."""
@@ -129,11 +138,11 @@ class RateLimiter:
         """Return the instances that run now, in order; they hold their resources from here on."""
         granted: list[Key] = []
         while self._queue:
-            _, order, key = self._queue[0]
-            member = self._members.get(key)
-            if member is None or member.order != order or not member.waits:
+            key = self._queue[0][-1]
+            if not self._counts(self._queue[0]):
                 heapq.heappop(self._queue)
                 continue
+            member = self._members[key]
             if not self._pools.fits(member.needs):
                 break
             heapq.heappop(self._queue)
@@ -142,14 +151,19 @@ class RateLimiter:
             granted.append(key)
         return granted
 
-    def release(self, key: Key) -> None:
-        """Note that an instance has run."""
+    def release(self, key: Key, *, ran: bool = True) -> None:
+        """Take back what an instance holds. ``ran``: it has run, which counts for its place the next time."""
         member = self._members.get(key)
         if member is None or not member.holds:
             return  # it left while it ran
         member.holds = False
-        member.executions += 1
+        member.executions += ran
         self._pools.give_back(member.needs)
+
+    def _counts(self, entry: tuple[int, int, int, Key]) -> bool:
+        _, order, asked, key = entry
+        member = self._members.get(key)
+        return member is not None and member.order == order and member.asked == asked and member.waits
 
     def _totals(self, members: Iterable[_Member]) -> dict[tuple[int, str], int]:
         """Return how much there is of each resource that is needed. Raises InferenceError INVALID_ARG."""
@@ -157,6 +171,7 @@ class RateLimiter:
         for member in members:
             for pool, count in member.needs.items():
                 neediest[pool] = max(count, neediest.get(pool, 0))
+        total = {pool: self._limited(pool, count) for pool, count in neediest.items()} if self._limits else neediest
         shared = {resource for device, resource in neediest if device == GLOBAL}
         both = sorted(resource for device, resource in neediest if device != GLOBAL and resource in shared)
         if both:
@@ -165,9 +180,7 @@ class RateLimiter:
                 " configuration."
             )
             raise InferenceError(ErrorCode.INVALID_ARG, sentence)
-        if not self._limits:
-            return neediest
-        return {pool: self._limited(pool, count) for pool, count in neediest.items()}
+        return total
 
     def _limited(self, pool: tuple[int, str], needed: int) -> int:
         device, resource = pool

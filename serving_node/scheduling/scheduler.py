@@ -6,6 +6,9 @@ back together: one wake-up of the loop however many batches and requests they ho
 
 Instances that the loop drives need none of this: their next batch is given before the last one is answered. Requests
 whose responses come apart from their batch stay here until the final one; the instance is free as soon as it says so.
+
+With a rate limiter an idle instance runs when its turn has come: then nobody takes the next batch by himself, and none
+is given ahead. Instances take part in it before they come here, and leave it here.
 """
 
 from __future__ import annotations
@@ -24,9 +27,11 @@ from serving_node.core.request import InferenceRequest, InferenceResponse, Timin
 from serving_node.observability.statistics import FailureReason, ModelStatistics
 from serving_node.scheduling.batch import Batch, ReleaseOrder
 from serving_node.scheduling.batcher import Batcher, DynamicBatcher, SingleBatcher
+from serving_node.scheduling.deadlines import GONE
 from serving_node.scheduling.instances import InstanceThread, LoopRunner
 from serving_node.scheduling.marks import TraceMarks
 from serving_node.scheduling.policy import BatchPolicy
+from serving_node.scheduling.turns import Turns
 
 log = structlog.get_logger(__name__)
 
@@ -54,12 +59,16 @@ class Scheduler:
         instances: Sequence[InstanceThread | LoopRunner],
         statistics: ModelStatistics,
         on_closed: Callable[[], None] | None = None,
+        turns: Turns | None = None,
     ) -> None:
         self._name = name
         self._version = str(version)
         self._statistics = statistics
         self._instances = tuple(instances)
         self._on_closed = on_closed
+        self._turns = turns
+        # how many batches an instance thread takes when it has finished one
+        self._next_batches = 1 if turns is None else 0
         self._batcher: Batcher = SingleBatcher() if policy is None else DynamicBatcher(policy)
         self._order: ReleaseOrder[Execution] | None = ReleaseOrder() if policy and policy.preserve_ordering else None
         # A batch may wait until the loop has read all sockets that are ready, so that what arrives together runs
@@ -111,6 +120,8 @@ class Scheduler:
 
         With several instances a request would wait behind another although an instance is idle.
         """
+        if self._turns is not None:
+            return None
         sole = self._instances[0] if len(self._instances) == 1 else None
         return sole if isinstance(sole, LoopRunner) and isinstance(self._batcher, SingleBatcher) else None
 
@@ -129,6 +140,8 @@ class Scheduler:
     def _end(self, instance: InstanceThread | LoopRunner) -> None:
         """Free an instance that was stopped, in the background."""
         self._leaving.discard(instance)
+        if self._turns is not None:
+            self._turns.remove((instance,))
         ending = self._loop.run_in_executor(None, instance.join, _LEAVE_SECONDS)
         self._ending.add(ending)
         ending.add_done_callback(self._ending.discard)
@@ -157,7 +170,9 @@ class Scheduler:
             self._marks.queued(request)
         if self._sole is not None:
             self._pump_sole(self._sole)
-        elif is_idle or self._has_timeouts:
+            if request.deadline_ns and request.queue_state != GONE:
+                self._set_timer(request.deadline_ns)
+        elif is_idle or self._has_timeouts or request.deadline_ns:
             if self._eager:
                 self._pump()
             elif not self._pump_is_due:
@@ -197,6 +212,7 @@ class Scheduler:
         self._closed = True
         with self._lock:
             waiting = self._batcher.take_all()
+        self._withdraw_if_empty()
         for request in waiting:
             self._fail(request, request_error(ErrorCode.UNAVAILABLE, request.id, STOPPED), FailureReason.OTHER)
         if self._timer is not None:
@@ -213,6 +229,8 @@ class Scheduler:
         await asyncio.to_thread(_join, idle, max(0.1, deadline - time.monotonic()))
         if self._ending:
             await asyncio.wait(self._ending, timeout=max(0.1, deadline - time.monotonic()))
+        if self._turns is not None:
+            self._turns.remove(self._instances)
         # an instance that still runs may use what is shared: then nothing is freed but with the process
         is_free = len(idle) == len(self._instances) and not self._leaving and not self._ending
         if is_free and self._on_closed is not None:
@@ -223,6 +241,9 @@ class Scheduler:
         self._pump_is_due = False
         if self._sole is not None:
             self._pump_sole(self._sole)
+            return
+        if self._turns is not None:
+            self._ask(self._turns)
             return
         with self._lock:
             poll = self._batcher.poll(time.monotonic_ns(), len(self._idle))
@@ -246,6 +267,46 @@ class Scheduler:
         for request in poll.rejected:
             self._reject(request)
 
+    def _ask(self, turns: Turns) -> None:
+        """Ask for a turn of each idle instance while requests wait. On the loop."""
+        with self._lock:
+            poll = self._batcher.poll(time.monotonic_ns(), 0)
+            idle = tuple(reversed(self._idle)) if self._batcher.pending else ()
+        for request in poll.rejected:
+            self._reject(request)
+        self._set_timer(poll.wake_at_ns)
+        if idle:
+            turns.ask(idle, self._take_turn)
+        else:
+            self._withdraw_if_empty()
+
+    def _take_turn(self, instance: InstanceThread | LoopRunner) -> bool:
+        """Form a batch for an idle instance and start it; False when there is none. On the loop."""
+        with self._lock:
+            if instance not in self._idle:
+                return False
+            poll = self._batcher.poll(time.monotonic_ns(), 1)
+            if poll.batches:
+                self._idle.remove(instance)
+        for batch in poll.batches:
+            instance.give(batch)
+        for request in poll.rejected:
+            self._reject(request)
+        self._set_timer(poll.wake_at_ns)
+        self._withdraw_if_empty()
+        return bool(poll.batches)
+
+    def _withdraw_if_empty(self) -> None:
+        """Let nobody wait behind instances that have nothing to run any more."""
+        if self._turns is not None and not self._batcher.pending:
+            self._turns.withdraw(self._instances)
+
+    def _end_turn(self, instance: InstanceThread) -> None:
+        """Let others have what a finished instance held, or ask again. On the loop."""
+        if self._turns is not None:
+            self._turns.release(instance)
+            self._pump()
+
     def _set_timer(self, wake_at_ns: int | None) -> None:
         if self._timer is not None:
             if wake_at_ns is not None and self._timer_ns <= wake_at_ns:
@@ -259,19 +320,31 @@ class Scheduler:
 
     def _timer_fired(self) -> None:
         self._timer = None
+        if self._sole is not None:
+            self._expire()
         self._pump()
+
+    def _expire(self) -> None:
+        """Answer the requests whose time is over although no batch can be given now."""
+        with self._lock:
+            poll = self._batcher.poll(time.monotonic_ns(), 0)
+        for request in poll.rejected:
+            self._reject(request)
+        self._set_timer(poll.wake_at_ns)
 
     def _batch_done(self, instance: InstanceThread, batch: Batch, execution: Execution) -> Batch | None:
         """Hand a finished batch to the loop and take the next one. On the instance's thread."""
         with self._lock:
             is_leaving = instance in self._leaving
-            poll = self._batcher.poll(time.monotonic_ns(), 0 if is_leaving else 1)
+            poll = self._batcher.poll(time.monotonic_ns(), 0 if is_leaving else self._next_batches)
             self._finished.append((batch, execution))
             self._rejected += poll.rejected
             if not poll.batches and not is_leaving:
                 self._idle.append(instance)
             must_wake, self._notified = not self._notified, True
         try:
+            if self._turns is not None:
+                self._loop.call_soon_threadsafe(self._end_turn, instance)
             if must_wake:
                 self._loop.call_soon_threadsafe(self._deliver)
             if is_leaving:
@@ -301,6 +374,8 @@ class Scheduler:
 
     def _runner_done(self, runner: LoopRunner, batch: Batch, execution: Execution) -> None:
         """Give the next batch, then answer this one. On the loop."""
+        if self._turns is not None:
+            self._turns.release(runner)
         with self._lock:
             is_leaving = runner in self._leaving
             if not self._closed and not is_leaving and not runner.busy and runner.instance.usable():
@@ -321,14 +396,18 @@ class Scheduler:
         if self._closed or runner not in self._instances:
             return
         with self._lock:
-            if runner in self._idle and not runner.instance.usable():
+            is_unusable = runner in self._idle and not runner.instance.usable()
+            if is_unusable:
                 self._idle.remove(runner)
             elif runner not in self._idle and not runner.busy and runner.instance.usable():
                 self._idle.append(runner)
+        if is_unusable and self._turns is not None:
+            self._turns.withdraw((runner,))
         error = self._down = self._gone()
         if error is not None:
             with self._lock:
                 waiting = self._batcher.take_all()
+            self._withdraw_if_empty()
             for request in waiting:
                 self._fail(request, error, FailureReason.BACKEND)
         elif self._idle:
@@ -415,6 +494,7 @@ class Scheduler:
         with self._lock:
             was_waiting = self._batcher.cancel(request)
         if was_waiting:
+            self._withdraw_if_empty()
             # answered later: the caller of cancel() does not expect its callback to run inside
             error = InferenceError(ErrorCode.CANCELLED, "")
             self._loop.call_soon(self._fail, request, error, FailureReason.CANCELED)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from serving_node.contract.errors import ErrorCode
 from serving_node.contract.model_config.json_form import to_json
 from serving_node.core.backend import Device, ModelSource
 from serving_node.core.errors import InferenceError
+from serving_node.core.host_policy import ANYWHERE, HostPolicy
 
 if TYPE_CHECKING:
     from serving_node.contract.proto.model_config_pb2 import ModelConfig
@@ -94,7 +96,8 @@ class PythonModel:
             "outputs": sorted(output.name for output in config.output),
             "busy_poll_ns": self._options.busy_poll_ns,
         }
-        return PythonInstance(name, lambda: self._started(name, order), busy_poll_ns=self._options.busy_poll_ns)
+        start = partial(self._started, name, order, device.host)
+        return PythonInstance(name, start, busy_poll_ns=self._options.busy_poll_ns)
 
     def memory_bytes(self) -> int:
         """Return 0: the memory is that of other processes."""
@@ -119,13 +122,13 @@ class PythonModel:
             "file": self._source.config.default_model_filename or "model.py",
         }
 
-    def _link(self, name: str) -> Link:
+    def _link(self, name: str, host: HostPolicy = ANYWHERE) -> Link:
         interpreter = self._interpreter
-        order = WorkerOrder(str(interpreter.path), name, self._options.pass_environment, interpreter.variables)
+        order = WorkerOrder(str(interpreter.path), name, self._options.pass_environment, interpreter.variables, host)
         return Link(self._caretaker.start(order))
 
-    def _started(self, name: str, order: dict[str, Any]) -> Worker:
-        link = self._link(name)
+    def _started(self, name: str, order: dict[str, Any], host: HostPolicy) -> Worker:
+        link = self._link(name, host)
         try:
             message = self._ask(link, name, wire.START, order)
             error, facts = message.fields

@@ -26,6 +26,7 @@ from serving_node.backends.python.settings import worker_environment
 from serving_node.backends.python.worker.flotilla_wire import FLAG_SLOTS
 from serving_node.contract.errors import ErrorCode
 from serving_node.core.errors import InferenceError
+from serving_node.core.host_policy import ANYWHERE, HostPolicy
 
 log = structlog.get_logger(__name__)
 
@@ -38,12 +39,16 @@ _LINES_PER_SECOND = 200
 
 @dataclass(frozen=True, slots=True)
 class WorkerOrder:
-    """What to start: ``interpreter`` runs the worker for ``instance``, with ``extra`` on top of its environment."""
+    """What to start: ``interpreter`` runs the worker for ``instance``, with ``extra`` on top of its environment.
+
+    ``host``: where it may run.
+    """
 
     interpreter: str
     instance: str
     passed: frozenset[str]
     extra: dict[str, str]
+    host: HostPolicy = ANYWHERE
 
 
 class WorkerProcess:
@@ -159,15 +164,16 @@ class Caretaker:
         try:
             os.ftruncate(flags_fd, FLAG_SLOTS)
             fcntl.fcntl(flags_fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
-            popen = subprocess.Popen(
-                [order.interpreter, "-s", str(_STUB), *map(str, passed)],
-                stdin=subprocess.DEVNULL,
-                stdout=out_of_worker,
-                stderr=out_of_worker,
-                env={**worker_environment(order.passed, folder), **order.extra},
-                pass_fds=passed,
-                start_new_session=True,
-            )
+            with order.host.applied():  # a process begins as the thread that starts it
+                popen = subprocess.Popen(
+                    [order.interpreter, "-s", str(_STUB), *map(str, passed)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=out_of_worker,
+                    stderr=out_of_worker,
+                    env={**worker_environment(order.passed, folder), **order.extra},
+                    pass_fds=passed,
+                    start_new_session=True,
+                )
             process = WorkerProcess(popen, data, control, mmap.mmap(flags_fd, FLAG_SLOTS), folder)
         except BaseException:
             data.close()
