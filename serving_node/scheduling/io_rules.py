@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from serving_node.contract.datatypes import byte_size, wire_name
 from serving_node.contract.errors import ErrorCode
+from serving_node.contract.model_config.padding import padding_rules
 from serving_node.core.errors import InferenceError, request_error
 from serving_node.core.metadata import ModelMetadata, TensorMetadata
 from serving_node.core.request import InferenceRequest
@@ -28,7 +29,8 @@ _BATCH_NOTE = (
     " setting max_batch_size to zero. See the model configuration docs for more info on max_batch_size."
 )
 _MAX_ELEMENTS = 2**63 - 1
-_ONE_TENSOR_BACKENDS = ("onnxruntime",)
+# How many looks of requests are remembered.
+_LOOKS = 256
 # Elements of larger BYTES tensors are checked where they are decoded, off the loop.
 _MAX_ELEMENTS_CHECKED_HERE = 4096
 _LENGTH = struct.Struct("<I")
@@ -38,7 +40,8 @@ _LENGTH = struct.Struct("<I")
 class TensorRule:
     """One input or output. ``dims`` are the config's, without rows; ``model_dims`` differ where the config reshapes.
 
-    ``is_ragged``: requests of a batch may differ in this input's shape.
+    ``is_ragged``: requests of a batch may differ in this input's shape. ``padded_axis``: they may differ in this
+    dimension, counted without rows, because they are padded before they run.
     """
 
     name: str
@@ -49,11 +52,19 @@ class TensorRule:
     row_bytes: int | None
     is_optional: bool = False
     is_ragged: bool = False
+    padded_axis: int | None = None
 
     @property
     def shares_batches(self) -> bool:
         """Whether requests can be batched whatever their shapes, because all have one shape or shapes may differ."""
-        return self.is_ragged or -1 not in self.dims
+        return self.is_ragged or -1 not in self.equal_part(self.dims)
+
+    def equal_part(self, dims: tuple[int, ...]) -> tuple[int, ...]:
+        """Return what of a shape without rows must be equal for two requests to share a batch."""
+        if self.is_ragged:
+            return ()
+        axis = self.padded_axis
+        return dims if axis is None else dims[:axis] + dims[axis + 1 :]
 
     def to_model(self, shape: tuple[int, ...], has_rows: bool) -> tuple[int, ...]:
         """Return the shape that the model gets for a client's shape."""
@@ -70,10 +81,15 @@ class IoRules:
     def __init__(self, config: ModelConfig) -> None:
         self.model = config.name
         self.max_batch_size: int = config.max_batch_size
-        # an engine that runs a batch as one tensor cannot take different shapes; models in Python get each request
-        can_be_ragged = config.backend not in _ONE_TENSOR_BACKENDS
+        self.paddings = padding_rules(config)
+        axes = {padding.input: padding.axis for padding in self.paddings}
         self.inputs = tuple(
-            _rule(message, is_optional=message.optional, is_ragged=can_be_ragged and message.allow_ragged_batch)
+            _rule(
+                message,
+                is_optional=message.optional,
+                is_ragged=message.allow_ragged_batch,
+                padded_axis=axes.get(message.name),
+            )
             for message in config.input
         )
         self.outputs = tuple(_rule(message) for message in config.output)
@@ -82,13 +98,11 @@ class IoRules:
         self._names = [rule.name for rule in self.inputs]
         self._required = sum(not rule.is_optional for rule in self.inputs)
         self._reshapes = any(rule.dims != rule.model_dims for rule in self.inputs)
-        # nearly every model: rows, fixed shapes, no strings, nothing optional or reshaped
-        self._is_plain = (
-            self.max_batch_size > 0
-            and not self._reshapes
-            and bool(self.inputs)
-            and all(rule.row_bytes and not rule.is_optional for rule in self.inputs)
-        )
+        # Names, types, shapes and sizes that were found good, with batch size and key: nothing else is looked at, but
+        # in strings, and most requests look like others. Not for inputs that are given another shape.
+        self._good: dict[tuple[object, ...], tuple[int, Hashable]] | None = None
+        if not self._reshapes and all(rule.item_bytes is not None for rule in self.inputs):
+            self._good = {}
         self._has_one_key = all(rule.shares_batches and not rule.is_optional for rule in self.inputs)
 
     def metadata(self, config: ModelConfig) -> ModelMetadata:
@@ -108,13 +122,21 @@ class IoRules:
         Raises:
             InferenceError: INVALID_ARG with Triton's sentence.
         """
-        if request.outputs:
-            self._check_outputs(request)
         inputs = request.inputs
-        if self._is_plain and self._is_good(request, inputs):
-            return
+        look: tuple[object, ...] = ()
+        if self._good is not None:
+            look = (
+                tuple([(tensor.name, tensor.datatype, tensor.shape, len(tensor.data)) for tensor in inputs]),
+                tuple([output.name for output in request.outputs]),
+            )
+            good = self._good.get(look)
+            if good is not None:
+                request.batch_size, request.batch_key = good
+                return
+        is_kept = not request.outputs or self._check_outputs(request)
         if [tensor.name for tensor in inputs] != self._names:
             inputs = self._arrange(request)
+            is_kept = False
         if self.max_batch_size > 0:
             request.batch_size = self._check_rows(request, inputs)
         for tensor in inputs:
@@ -123,30 +145,13 @@ class IoRules:
         if self._reshapes:
             inputs = [self._reshaped(tensor) for tensor in inputs]
         request.inputs = inputs
+        if is_kept and self._good is not None:
+            if len(self._good) >= _LOOKS:
+                self._good.clear()
+            self._good[look] = request.batch_size, request.batch_key
 
-    def _is_good(self, request: InferenceRequest, inputs: Sequence[Tensor]) -> bool:
-        """Fill ``batch_size`` and return True when nothing is wrong; the long way finds out what, and says it."""
-        if len(inputs) != len(self.inputs):
-            return False
-        rows = 0
-        for tensor, rule in zip(inputs, self.inputs, strict=True):
-            shape, data = tensor.shape, tensor.data
-            if (
-                not shape
-                or tensor.name != rule.name
-                or tensor.datatype != rule.datatype
-                or shape[1:] != rule.dims
-                or shape[0] != (rows or shape[0])
-                or (data.nbytes if type(data) is memoryview else len(data)) != shape[0] * (rule.row_bytes or 0)
-            ):
-                return False
-            rows = shape[0]
-        if not 0 < rows <= self.max_batch_size:
-            return False
-        request.batch_size = rows
-        return True
-
-    def _check_outputs(self, request: InferenceRequest) -> None:
+    def _check_outputs(self, request: InferenceRequest) -> bool:
+        """Check the names of the outputs. Returns whether each is asked for once."""
         for output in request.outputs:
             if output.name not in self._outputs:
                 sentence = f"unexpected inference output '{output.name}' for model '{self.model}'"
@@ -156,6 +161,8 @@ class IoRules:
             first = {output.name: output for output in reversed(request.outputs)}
             if len(first) < len(request.outputs):
                 request.outputs = list(first.values())
+                return False
+        return True
 
     def _arrange(self, request: InferenceRequest) -> list[Tensor]:
         """Return the inputs in the config's order. Called when they are not exactly the config's."""
@@ -281,9 +288,7 @@ class IoRules:
 
     def _key(self, inputs: Sequence[Tensor]) -> Hashable:
         start = 1 if self.max_batch_size > 0 else 0
-        return tuple(
-            (tensor.name, None if self._inputs[tensor.name].is_ragged else tensor.shape[start:]) for tensor in inputs
-        )
+        return tuple((tensor.name, self._inputs[tensor.name].equal_part(tensor.shape[start:])) for tensor in inputs)
 
     def _reshaped(self, tensor: Tensor) -> Tensor:
         rule = self._inputs[tensor.name]
@@ -298,7 +303,9 @@ def shape_text(shape: Sequence[int]) -> str:
     return f"[{','.join(str(dim) for dim in shape)}]"
 
 
-def _rule(message: object, *, is_optional: bool = False, is_ragged: bool = False) -> TensorRule:
+def _rule(
+    message: object, *, is_optional: bool = False, is_ragged: bool = False, padded_axis: int | None = None
+) -> TensorRule:
     datatype = wire_name(message.data_type)  # type: ignore[attr-defined]  # ModelInput and ModelOutput alike
     dims = tuple(message.dims)  # type: ignore[attr-defined]
     has_reshape = message.HasField("reshape")  # type: ignore[attr-defined]
@@ -306,7 +313,7 @@ def _rule(message: object, *, is_optional: bool = False, is_ragged: bool = False
     item_bytes = byte_size(datatype)
     row_bytes = None if item_bytes is None or -1 in dims else prod(dims) * item_bytes
     name: str = message.name  # type: ignore[attr-defined]
-    return TensorRule(name, datatype, dims, model_dims, item_bytes, row_bytes, is_optional, is_ragged)
+    return TensorRule(name, datatype, dims, model_dims, item_bytes, row_bytes, is_optional, is_ragged, padded_axis)
 
 
 def _fits(dims: tuple[int, ...], expected: tuple[int, ...]) -> bool:

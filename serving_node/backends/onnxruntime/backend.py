@@ -16,6 +16,7 @@ from serving_node.contract.errors import ErrorCode
 from serving_node.contract.signature import ModelSignature, TensorSignature
 from serving_node.core.backend import Device, DeviceKind, Execution, ModelSource
 from serving_node.core.errors import InferenceError
+from serving_node.core.ragged import RaggedRules, batch_input_arrays, join_flat, ragged_rules, scatter
 from serving_node.core.request import InferenceRequest
 from serving_node.core.rows import Array, join_rows, split_rows
 from serving_node.core.tensor import Tensor
@@ -50,6 +51,9 @@ _GRAPH_LEVELS = {-1: "ORT_ENABLE_BASIC", 0: "ORT_ENABLE_ALL", 1: "ORT_ENABLE_EXT
 class OnnxInstance:
     """Runs batches on a session. Several instances may share one: sessions are safe to run concurrently."""
 
+    # name of an output -> the input by whose shapes it is cut
+    _scattered: Mapping[str, str] = {}
+
     def __init__(self, session: Any, config: ModelConfig, settings: SessionSettings) -> None:
         self._session = session
         self._has_rows = config.max_batch_size > 0
@@ -58,6 +62,8 @@ class OnnxInstance:
         self._raw_inputs = frozenset(tensor.name for tensor in signature.inputs if tensor.datatype == "BF16")
         self._has_bfloat16 = bool(self._raw_inputs) or "BF16" in self._datatypes.values()
         self._outputs = [output.name for output in config.output]
+        states = [state.output_name for state in config.sequence_batching.state]
+        self._outputs += [name for name in states if name not in self._outputs]
         self._options = None
         if settings.shrink_arena:
             self._options = ort.RunOptions()
@@ -110,7 +116,9 @@ class OnnxInstance:
         columns: list[list[Tensor]] = []
         rows = [request.inputs[0].shape[0] if request.inputs else 1 for request in requests] if self._has_rows else []
         for name, array in zip(names, arrays, strict=True):
-            if self._has_rows:
+            if name in self._scattered:
+                columns.append(scatter(name, self._datatypes[name], array, self._scattered[name], requests))
+            elif self._has_rows:
                 columns.append(split_rows(name, self._datatypes[name], array, rows))
             else:
                 columns.append([Tensor.from_numpy(name, array, self._datatypes[name])])
@@ -141,6 +149,23 @@ class OnnxInstance:
         execution.results.extend(results)
 
 
+class RaggedOnnxInstance(OnnxInstance):
+    """Runs batches of requests whose shapes differ, and feeds the model what it must know about the batch."""
+
+    def __init__(self, session: Any, config: ModelConfig, settings: SessionSettings, rules: RaggedRules) -> None:
+        super().__init__(session, config, settings)
+        self._rules = rules
+        self._scattered = rules.scattered
+
+    def _feed(self, requests: Sequence[InferenceRequest]) -> dict[str, Array]:
+        feed: dict[str, Array] = {}
+        for position, first in enumerate(requests[0].inputs):
+            join = join_flat if first.name in self._rules.inputs else join_rows
+            array = join([request.inputs[position] for request in requests])
+            feed[first.name] = _texts(array, first.name) if first.datatype == "BYTES" else array
+        return feed | batch_input_arrays(self._rules.batch_inputs, requests)
+
+
 class OnnxModel:
     """An opened file. Instances on the CPU share one session, and so the weights; each GPU instance has its own."""
 
@@ -153,7 +178,7 @@ class OnnxModel:
         session = self._open(first, source.config)
         self._signature = _signature(session)
         datatypes = {tensor.datatype for tensor in (*self._signature.inputs, *self._signature.outputs)}
-        if "BF16" in datatypes and first.kind is not DeviceKind.CPU:
+        if "BF16" in datatypes and first.kind is DeviceKind.GPU:
             raise InferenceError(ErrorCode.UNSUPPORTED, "models with BF16 inputs or outputs are served on the CPU only")
         self._sessions[first] = session
 
@@ -166,12 +191,15 @@ class OnnxModel:
         settings = self._settings(device, config)
         shares = settings.shares_session
         if shares is None:
-            shares = device.kind is DeviceKind.CPU
+            shares = device.kind is not DeviceKind.GPU
         session = self._sessions.get(device) if shares else self._sessions.pop(device, None)
         if session is None:
             session = self._open(device, config)
             if shares:
                 self._sessions[device] = session
+        ragged = ragged_rules(config)
+        if ragged is not None:
+            return RaggedOnnxInstance(session, config, settings, ragged)
         return OnnxInstance(session, config, settings)
 
     def memory_bytes(self) -> int:
@@ -241,7 +269,7 @@ def _model_path(source: ModelSource) -> Path:
 
 
 def _providers(device: Device, model: str) -> list[Any]:
-    if device.kind is DeviceKind.CPU:
+    if device.kind is not DeviceKind.GPU:
         return ["CPUExecutionProvider"]
     if "CUDAExecutionProvider" not in ort.get_available_providers():
         raise InferenceError(

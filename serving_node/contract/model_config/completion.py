@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from serving_node.contract.datatypes import data_type
 from serving_node.contract.errors import ContractError
+from serving_node.contract.model_config.padding import padding_inputs
 from serving_node.contract.model_config.platforms import fill_backend
 from serving_node.contract.proto.model_config_pb2 import DataType, ModelConfig, ModelInput, ModelOutput
 from serving_node.contract.signature import ModelSignature, TensorSignature
@@ -102,12 +103,13 @@ def _fill_tensors(config: ModelConfig, signature: ModelSignature) -> None:
 
 
 def _made_by_server(config: ModelConfig) -> tuple[set[str], set[str]]:
-    """Return the model inputs that the server itself feeds (controls, states, batch inputs), and the outputs
-    it keeps.
+    """Return the model inputs that the server itself feeds (controls, states, batch inputs, what padding makes),
+    and the outputs it keeps.
     """
     sequence = config.sequence_batching
     inputs = {control.name for control in sequence.control_input} | {state.input_name for state in sequence.state}
     inputs |= {name for batch_input in config.batch_input for name in batch_input.target_name}
+    inputs.update(padding_inputs(config))
     return inputs, {state.output_name for state in sequence.state}
 
 
@@ -147,6 +149,14 @@ def _check_side(
 def _check_shape(config: ModelConfig, tensor: _Tensor, expected: TensorSignature, path: str) -> Iterator[ContractError]:
     shape = tuple(tensor.reshape.shape) if tensor.HasField("reshape") else tuple(tensor.dims)
     subject = f"model '{config.name}', tensor '{tensor.name}': "
+    if _is_flat(config, tensor):
+        if len(expected.shape) != 1 or expected.shape[0] != -1:
+            yield ContractError(
+                f"{subject}requests of different shapes are joined into one dimension, so the model must take or give "
+                f"the shape [-1]; but shape expected by the model is {_text(expected.shape)}",
+                field=path,
+            )
+        return
     if config.max_batch_size > 0:
         if expected.shape[:1] != (-1,):
             yield ContractError(
@@ -171,6 +181,13 @@ def _check_shape(config: ModelConfig, tensor: _Tensor, expected: TensorSignature
             f"model configuration specifies {len(full)} dimensions {what}",
             field=path,
         )
+
+
+def _is_flat(config: ModelConfig, tensor: _Tensor) -> bool:
+    """Return whether the model sees all elements of a batch as one dimension, whatever the requests' shapes."""
+    if isinstance(tensor, ModelInput):
+        return tensor.allow_ragged_batch and config.max_batch_size > 0
+    return any(tensor.name in batch_output.target_name for batch_output in config.batch_output)
 
 
 def _compatible(expected: tuple[int, ...], given: tuple[int, ...]) -> bool:

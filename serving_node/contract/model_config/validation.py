@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from serving_node.contract.errors import ContractError
 from serving_node.contract.model_config.ensemble_rules import ensemble_problems
 from serving_node.contract.model_config.normalisation import normalise
+from serving_node.contract.model_config.padding import padding_problems
 from serving_node.contract.model_config.path_rules import path_problems
 from serving_node.contract.model_config.platforms import ENSEMBLE_PLATFORM, known_pair
 from serving_node.contract.model_config.scheduling_rules import dynamic_problems, sequence_problems
@@ -51,7 +52,8 @@ def problems(
     if not full.HasField("ensemble_scheduling"):
         yield from _instance_problems(full, gpu_count)
     yield from path_problems(full)
-    yield from parameter_problems(full)
+    unreadable = list(parameter_problems(full))
+    yield from unreadable or padding_problems(full)
 
 
 def validate_in_repository(config: ModelConfig, model_name: str) -> None:
