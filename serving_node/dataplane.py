@@ -64,6 +64,9 @@ class Repository(Protocol):
             InferenceError: NOT_FOUND or UNAVAILABLE with Triton's texts.
         """
 
+    def sole(self, name: str, version: str) -> ServedModel | None:
+        """Return the version that serves whatever the request is, None when there is none or routes choose."""
+
     def models(self) -> Iterable[ServedModel]:
         """Return every ready version."""
 
@@ -163,6 +166,11 @@ class DataPlane:
             return self._repository.resolve(name, version, None).ready()
         except InferenceError:
             return False
+
+    def origin(self, name: str, version: str) -> bytes | None:
+        """Return what the answers of a model depend on besides the request. See ``ServedModel.origin``."""
+        model = self._repository.sole(name, version)
+        return None if model is None else model.origin()
 
     def server_metadata(self) -> ServerMetadata:
         """Return name, version and extensions."""

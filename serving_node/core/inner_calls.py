@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+import asyncio
+from collections.abc import Callable, Coroutine
+from concurrent.futures import CancelledError
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from serving_node.contract.errors import ErrorCode
 from serving_node.core.errors import InferenceError
 from serving_node.core.request import InferenceRequest
+
+if TYPE_CHECKING:
+    from serving_node.contract.proto.model_config_pb2 import ModelConfig
+    from serving_node.core.metadata import OutputClasses
+
+T = TypeVar("T")
+
+_STOPPED = "the node has stopped"
+
+# Whether a load is asked for by a model that is being loaded itself, and waits for it.
+from_a_load: ContextVar[bool] = ContextVar("from_a_load", default=False)
 
 
 class ModelCalls(Protocol):
@@ -17,6 +32,15 @@ class ModelCalls(Protocol):
 
     def model_ready(self, name: str, version: str) -> bool:
         """Return whether requests for the model would be answered. Raises InferenceError INVALID_ARG."""
+
+    def model_config(self, name: str, version: str) -> ModelConfig:
+        """Return the completed config of a model. Raises InferenceError NOT_FOUND or UNAVAILABLE."""
+
+    def output_classes(self, name: str, version: str) -> OutputClasses:
+        """Return how outputs of a model are classified. Raises InferenceError NOT_FOUND or UNAVAILABLE."""
+
+    def origin(self, name: str, version: str) -> bytes | None:
+        """Return bytes that are equal as long as the model gives equal answers; None when that cannot be said."""
 
     async def load(self, name: str, config_json: str | None, files: dict[str, bytes]) -> None:
         """Load or reload a model. Raises InferenceError."""
@@ -30,10 +54,38 @@ class InnerCalls:
 
     def __init__(self) -> None:
         self._target: ModelCalls | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def open(self, target: ModelCalls) -> None:
-        """Answer calls with ``target`` from now on."""
+        """Answer calls with ``target`` from now on. On the loop."""
         self._target = target
+        self._loop = asyncio.get_running_loop()
+
+    def on_loop(self, callback: Callable[[], None]) -> None:
+        """Call something on the loop, from another thread. Raises InferenceError UNAVAILABLE, there is none now."""
+        try:
+            self._running().call_soon_threadsafe(callback)
+        except RuntimeError as error:
+            raise InferenceError(ErrorCode.UNAVAILABLE, _STOPPED) from error
+
+    def wait_for(self, make: Callable[[], Coroutine[Any, Any, T]], seconds: float) -> T:
+        """Run a coroutine on the loop and wait for its result on another thread.
+
+        Raises:
+            InferenceError: what the coroutine raised; UNAVAILABLE when it took too long or there is no loop.
+        """
+        loop = self._running()
+        coroutine = make()
+        try:
+            future = asyncio.run_coroutine_threadsafe(coroutine, loop)
+        except RuntimeError as error:
+            coroutine.close()
+            raise InferenceError(ErrorCode.UNAVAILABLE, _STOPPED) from error
+        try:
+            return future.result(seconds)
+        except (TimeoutError, CancelledError) as error:
+            future.cancel()
+            raise InferenceError(ErrorCode.UNAVAILABLE, f"no answer within {seconds:.0f} seconds") from error
 
     def infer(self, request: InferenceRequest) -> None:
         """See ``ModelCalls``; before the door is open, UNAVAILABLE."""
@@ -42,6 +94,18 @@ class InnerCalls:
     def model_ready(self, name: str, version: str) -> bool:
         """See ``ModelCalls``; before the door is open, UNAVAILABLE."""
         return self._opened().model_ready(name, version)
+
+    def model_config(self, name: str, version: str) -> ModelConfig:
+        """See ``ModelCalls``; before the door is open, UNAVAILABLE."""
+        return self._opened().model_config(name, version)
+
+    def output_classes(self, name: str, version: str) -> OutputClasses:
+        """See ``ModelCalls``; before the door is open, UNAVAILABLE."""
+        return self._opened().output_classes(name, version)
+
+    def origin(self, name: str, version: str) -> bytes | None:
+        """See ``ModelCalls``; before the door is open, UNAVAILABLE."""
+        return self._opened().origin(name, version)
 
     async def load(self, name: str, config_json: str | None, files: dict[str, bytes]) -> None:
         """See ``ModelCalls``; before the door is open, UNAVAILABLE."""
@@ -55,3 +119,8 @@ class InnerCalls:
         if self._target is None:
             raise InferenceError(ErrorCode.UNAVAILABLE, "the node is starting: models cannot call each other yet")
         return self._target
+
+    def _running(self) -> asyncio.AbstractEventLoop:
+        self._opened()
+        assert self._loop is not None
+        return self._loop

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from serving_node.observability.delay_state import delay_families
 from serving_node.observability.families import Family, Labels, MetricKind
 from serving_node.observability.histogram import LatencyHistogram
 from serving_node.observability.metrics_config import MetricsConfig
@@ -60,6 +61,33 @@ _SUMMARIES: tuple[tuple[str, str, Callable[[LatencySummaries], SlidingQuantiles]
         "nv_inference_compute_output_summary_us",
         f"inference compute output duration in microseconds {_NOT_CACHED}",
         lambda s: s.compute_output,
+    ),
+)
+# Of models whose config asks for the response cache. Triton has no summary of their request latencies.
+_CACHE_COUNTERS: tuple[tuple[str, str, Callable[[ModelStatistics], int]], ...] = (
+    ("nv_cache_num_hits_per_model", "Number of cache hits per model", lambda s: s.cache_hit.count),
+    (
+        "nv_cache_hit_duration_per_model",
+        "Total cache hit duration per model, in microseconds",
+        lambda s: s.cache_hit.ns // 1000,
+    ),
+    ("nv_cache_num_misses_per_model", "Number of cache misses per model", lambda s: s.cache_miss.count),
+    (
+        "nv_cache_miss_duration_per_model",
+        "Total cache miss (insert+lookup) duration per model, in microseconds",
+        lambda s: s.cache_miss.ns // 1000,
+    ),
+)
+_CACHE_SUMMARIES: tuple[tuple[str, str, Callable[[LatencySummaries], SlidingQuantiles]], ...] = (
+    (
+        "nv_cache_hit_summary_per_model",
+        "Summary of cache hit counts/durations per model, in microseconds.",
+        lambda s: s.cache_hit,
+    ),
+    (
+        "nv_cache_miss_summary_per_model",
+        "Summary of cache miss counts/durations per model, in microseconds.",
+        lambda s: s.cache_miss,
     ),
 )
 _HISTOGRAMS: tuple[tuple[str, str, Callable[[ModelStatistics], LatencyHistogram]], ...] = (
@@ -116,7 +144,9 @@ def statistics_for(config: model_config_pb2.ModelConfig, metrics: MetricsConfig)
         for control in config.model_metrics.metric_control:
             if control.metric_identifier.family == FIRST_RESPONSE:
                 bounds = tuple(control.histogram_options.buckets)
-    return ModelStatistics(summaries=metrics.summary_latencies, first_response_bounds=bounds)
+    return ModelStatistics(
+        summaries=metrics.summary_latencies, first_response_bounds=bounds, cached=config.response_cache.enable
+    )
 
 
 def model_families(
@@ -139,6 +169,7 @@ def model_families(
     ]  # fmt: skip
     if chosen.counter_latencies:
         families += [_durations(name, text, models, counter) for name, text, counter in _DURATIONS]
+        families += _cache_counters(models)
     families += (
         _family("nv_inference_pending_request_count",
                 "Instantaneous number of pending requests awaiting execution per-model.", GAUGE,
@@ -155,7 +186,8 @@ def model_families(
         # one version under two configs, while one takes over from the other
         for family in families:
             family.merge_equal_labels()
-    return families
+    adaptive = {labels: state for labels, model in models if (state := model.statistics.adaptive_delay) is not None}
+    return families + delay_families(adaptive)
 
 
 _Models = list[tuple[Labels, ModelSeries]]
@@ -191,6 +223,20 @@ def _failures(models: _Models) -> Family:
     return family
 
 
+def _cache_counters(models: _Models) -> list[Family]:
+    """Return what models with a response cache count; nothing where there are none."""
+    cached = [(labels, model) for labels, model in models if model.statistics.cached]
+    if not cached:
+        return []
+    families: list[Family] = []
+    for name, text, value in _CACHE_COUNTERS:
+        family = Family(name, text, COUNTER)
+        for labels, model in cached:
+            family.add(labels, value(model.statistics))
+        families.append(family)
+    return families
+
+
 def _opt_in(models: _Models, config: MetricsConfig, now_ns: int) -> list[Family]:
     """Return the histogram of first responses and the summaries, as far as they are asked for."""
     families: list[Family] = []
@@ -202,10 +248,27 @@ def _opt_in(models: _Models, config: MetricsConfig, now_ns: int) -> list[Family]
         families.append(first)
     if config.summary_latencies:
         quantiles = [quantile for quantile, _ in config.quantiles]
+        cached = [(labels, model) for labels, model in models if model.statistics.cached]
+        plain = [(labels, model) for labels, model in models if not model.statistics.cached]
         for name, text, values in _SUMMARIES:
-            family = Family(name, f"Summary of {text}", SUMMARY)
-            for labels, model in models:
-                if model.statistics.summaries is not None:
-                    family.add(labels, values(model.statistics.summaries).snapshot(quantiles, now_ns))
-            families.append(family)
+            shown = plain if name == "nv_inference_request_summary_us" else models
+            families.append(_summaries(name, f"Summary of {text}", shown, values, quantiles, now_ns))
+        if cached:
+            for name, text, values in _CACHE_SUMMARIES:
+                families.append(_summaries(name, text, cached, values, quantiles, now_ns))
     return families
+
+
+def _summaries(
+    name: str,
+    text: str,
+    models: _Models,
+    values: Callable[[LatencySummaries], SlidingQuantiles],
+    quantiles: Sequence[float],
+    now_ns: int,
+) -> Family:
+    family = Family(name, text, SUMMARY)
+    for labels, model in models:
+        if model.statistics.summaries is not None:
+            family.add(labels, values(model.statistics.summaries).snapshot(quantiles, now_ns))
+    return family

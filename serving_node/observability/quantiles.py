@@ -72,9 +72,9 @@ class SlidingQuantiles:
 
 
 class LatencySummaries:
-    """The five latencies of a model, in microseconds, as Triton's summaries have them."""
+    """The latencies of a model, in microseconds, as Triton's summaries have them."""
 
-    __slots__ = ("compute_infer", "compute_input", "compute_output", "queue", "request")
+    __slots__ = ("cache_hit", "cache_miss", "compute_infer", "compute_input", "compute_output", "queue", "request")
 
     def __init__(self) -> None:
         self.request = SlidingQuantiles()
@@ -82,6 +82,8 @@ class LatencySummaries:
         self.compute_input = SlidingQuantiles()
         self.compute_infer = SlidingQuantiles()
         self.compute_output = SlidingQuantiles()
+        self.cache_hit = SlidingQuantiles()
+        self.cache_miss = SlidingQuantiles()
 
     def record(
         self, request_ns: Sequence[int], queue_ns: Sequence[int], compute_ns: tuple[int, int, int], now_ns: int

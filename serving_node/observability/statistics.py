@@ -14,6 +14,7 @@ from serving_node.core.backend import Execution
 from serving_node.core.errors import InferenceError
 from serving_node.core.request import InferenceRequest, InferenceResponse
 from serving_node.observability.buckets import BucketHistogram
+from serving_node.observability.delay_state import DelayState
 from serving_node.observability.histogram import LatencyHistogram
 from serving_node.observability.quantiles import LatencySummaries
 
@@ -61,11 +62,19 @@ class ModelStatistics:
     """The counters of one served model, cumulative since it was loaded.
 
     ``summaries``: quantiles are asked for. ``first_response_bounds``: bounds in milliseconds of the histogram of times
-    to the first response, for decoupled models when it is asked for.
+    to the first response, for decoupled models when it is asked for. ``cached``: the config asks for the response
+    cache, whether or not the node has one, and as in Triton the metrics show what it does.
     Concurrency: written on the event loop only; readers on other threads see each counter whole.
     """
 
-    def __init__(self, *, summaries: bool = False, first_response_bounds: Sequence[float] | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        summaries: bool = False,
+        first_response_bounds: Sequence[float] | None = None,
+        cached: bool = False,
+    ) -> None:
+        self.cached = cached
         self.last_inference_ms = 0
         self.inference_count = 0
         self.execution_count = 0
@@ -83,6 +92,8 @@ class ModelStatistics:
         self.queue_seconds = LatencyHistogram()
         self.compute_seconds = LatencyHistogram()
         self.summaries = LatencySummaries() if summaries else None
+        # filled by the scheduler of a model whose queue delay adapts
+        self.adaptive_delay: DelayState | None = None
         self.first_response_ms = BucketHistogram(first_response_bounds) if first_response_bounds is not None else None
 
     def record_execution(self, execution: Execution, now_ns: int) -> None:
@@ -133,20 +144,19 @@ class ModelStatistics:
         waited_ns = execution.started_ns - request.queued_ns
         self.last_inference_ms = int(time.time() * 1000)
         self.execution_count += 1
-        self._record_batch(execution.rows, input_ns, infer_ns, output_ns)
         self.inference_count += request.batch_size
-        for counter, counted_ns in (
-            (self.success, duration_ns),
-            (self.queue, waited_ns),
-            (self.compute_input, input_ns),
-            (self.compute_infer, infer_ns),
-            (self.compute_output, output_ns),
-        ):
-            counter.count += 1
-            counter.ns += counted_ns
-        self.request_seconds.observe_all((duration_ns,))
-        self.queue_seconds.observe_all((waited_ns,))
-        self.compute_seconds.observe_all((input_ns + infer_ns + output_ns,))
+        batch = self.batches.get(execution.rows) or self._first_batch(execution.rows)
+        self.success.add(duration_ns)
+        self.queue.add(waited_ns)
+        self.compute_input.add(input_ns)
+        self.compute_infer.add(infer_ns)
+        self.compute_output.add(output_ns)
+        batch.compute_input.add(input_ns)
+        batch.compute_infer.add(infer_ns)
+        batch.compute_output.add(output_ns)
+        self.request_seconds.observe(duration_ns)
+        self.queue_seconds.observe(waited_ns)
+        self.compute_seconds.observe(input_ns + infer_ns + output_ns)
 
     def record_response(self, request: InferenceRequest, response: InferenceResponse, now_ns: int) -> None:
         """Count one response of a request that is answered apart from its batch. ``now_ns`` is monotonic."""
@@ -165,6 +175,24 @@ class ModelStatistics:
         self.request_seconds.observe(duration_ns)
         if self.summaries is not None:
             self.summaries.request.observe_all((duration_ns // 1000,), now_ns)
+
+    def record_cache_hit(self, request: InferenceRequest, lookup_ns: int, now_ns: int) -> None:
+        """Count a request that was answered from the cache. ``now_ns`` is monotonic."""
+        duration_ns = now_ns - request.arrival_ns
+        self.success.add(duration_ns)
+        self.queue.add(0)
+        self.cache_hit.add(lookup_ns)
+        self.request_seconds.observe_all((duration_ns,))
+        self.queue_seconds.observe_all((0,))
+        if self.summaries is not None:
+            self.summaries.queue.observe_all((0,), now_ns)
+            self.summaries.cache_hit.observe_all((lookup_ns // 1000,), now_ns)
+
+    def record_cache_miss(self, duration_ns: int, now_ns: int) -> None:
+        """Count a request that was executed because the cache had no answer: the time to look up and to insert."""
+        self.cache_miss.add(duration_ns)
+        if self.summaries is not None:
+            self.summaries.cache_miss.observe_all((duration_ns // 1000,), now_ns)
 
     def record_failure(self, reason: FailureReason, duration_ns: int) -> None:
         """Count a request that was accepted and failed later."""
@@ -202,9 +230,11 @@ class ModelStatistics:
         return message
 
     def _record_batch(self, rows: int, input_ns: int, infer_ns: int, output_ns: int) -> None:
-        batch = self.batches.get(rows)
-        if batch is None:
-            batch = self.batches[rows] = BatchCounters()
+        batch = self.batches.get(rows) or self._first_batch(rows)
         batch.compute_input.add(input_ns)
         batch.compute_infer.add(infer_ns)
         batch.compute_output.add(output_ns)
+
+    def _first_batch(self, rows: int) -> BatchCounters:
+        batch = self.batches[rows] = BatchCounters()
+        return batch

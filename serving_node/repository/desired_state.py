@@ -96,6 +96,10 @@ class DesiredState:
         """Return the unit that answers. See ``ServingTable.resolve``."""
         return self.table.resolve(name, version, request)
 
+    def sole(self, name: str, version: str) -> ServedModel | None:
+        """Return the unit that answers whatever the request is. See ``ServingTable.sole``."""
+        return self.table.sole(name, version)
+
     def models(self) -> Iterator[ServedModel]:
         """Yield every ready unit."""
         return self.table.models()

@@ -7,10 +7,12 @@ all old ones stay. Source: Triton's model management documentation, and what a r
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
+from typing import TypeVar
 
 import structlog
 
@@ -18,9 +20,11 @@ from serving_node.contract.errors import ErrorCode
 from serving_node.contract.proto import model_config_pb2
 from serving_node.contract.states import ModelState
 from serving_node.core.errors import InferenceError
+from serving_node.core.inner_calls import from_a_load
 from serving_node.core.metadata import IndexEntry
 from serving_node.core.request import InferenceRequest
 from serving_node.repository import local
+from serving_node.repository.dependencies import Dependencies
 from serving_node.repository.loading import Loader, LoadOrder
 from serving_node.repository.local import PollError
 from serving_node.repository.model_folder import Changes, FolderTimes, Found, ModelId, changes
@@ -28,10 +32,13 @@ from serving_node.repository.name_locks import NameLocks
 from serving_node.repository.polled import PolledModel, PollRules, poll_folder, poll_uploaded
 from serving_node.repository.serving_table import ServingTable
 from serving_node.repository.sources import LocalSource, Source
+from serving_node.repository.used_models import UsedModel, check_ensemble
 from serving_node.repository.version_policy import select_versions
 from serving_node.scheduling.served_model import ServedModel
 
 log = structlog.get_logger(__name__)
+
+What = TypeVar("What")
 
 _UNLOAD_DRAIN_SECONDS = 300.0
 _DUPLICATE = "model appears in two or more repositories"
@@ -61,12 +68,17 @@ class _Known:
     """A model that was asked for: the times of its folder at the last good load, and what serves from it.
 
     ``fixed_parts`` are the configs of the serving versions without what can change in place. ``temporary`` holds the
-    uploaded files that the serving versions were built from.
+    uploaded files that the serving versions were built from. ``failure`` is why nothing serves, if nothing does.
+    ``is_own``: somebody asked for this model, and not only for an ensemble that uses it. ``ensemble`` is kept of an
+    ensemble, which is loaded again whenever a model that it uses changes.
     """
 
     times: FolderTimes = field(default_factory=FolderTimes)
     fixed_parts: dict[int, bytes] = field(default_factory=dict)
     temporary: Path | None = None
+    failure: str = ""
+    is_own: bool = False
+    ensemble: PolledModel | None = None
 
 
 class ModelRepository:
@@ -100,6 +112,7 @@ class ModelRepository:
         self._namespacing = namespacing
         self._rules = rules or PollRules()
         self._locks = NameLocks()
+        self._dependencies = Dependencies()
         self._known: dict[ModelId, _Known] = {}
         self._ids: dict[str, set[ModelId]] = {}
         self._retiring: set[asyncio.Task[None]] = set()
@@ -111,6 +124,10 @@ class ModelRepository:
     def resolve(self, name: str, version: str, request: InferenceRequest | None) -> ServedModel:
         """Return the version that answers. See ``ServingTable.resolve``."""
         return self.table.resolve(self._identify(name) if self._namespacing else name, version, request)
+
+    def sole(self, name: str, version: str) -> ServedModel | None:
+        """Return the version that answers whatever the request is. See ``ServingTable.sole``."""
+        return None if self._namespacing else self.table.sole(name, version)
 
     def models(self) -> Iterator[ServedModel]:
         """Yield every ready version."""
@@ -171,10 +188,22 @@ class ModelRepository:
         except PollError as error:
             # What serves goes on: a repository that cannot be read now is not an empty one.
             return [str(error)]
-        failures = [f"failed to poll model '{key}': {_DUPLICATE}" for key in sorted(found.duplicates)]
-        await asyncio.gather(*(self._follow_unload(key) for key in wanted.unload))
-        loads = (self._follow_load(key, found.paths[key]) for key in wanted.load)
-        return failures + [failure for failure in await asyncio.gather(*loads) if failure]
+        failures = {key: f"failed to poll model '{key}': {_DUPLICATE}" for key in found.duplicates}
+        await self._unload_all(wanted.unload)
+        polled: dict[ModelId, PolledModel] = {}
+
+        async def poll_one(key: ModelId) -> None:
+            try:
+                polled[key] = await asyncio.to_thread(poll_folder, found.paths[key], self._rules, None)
+            except PollError as error:
+                log.error("model.poll_failed", model=str(key), reason=str(error))
+                failures[key] = f"failed to load '{key}': {error}"
+
+        await asyncio.gather(*map(poll_one, wanted.load))
+        failures |= await self._load_all(polled, polled, gone={key.name for key in wanted.unload})
+        for key in polled:
+            self._known[key].is_own = True
+        return [failures[key] for key in sorted(failures)]
 
     async def load(self, name: str, config_json: str | None, files: dict[str, bytes]) -> None:
         """Load or reload a model; returns when it serves. An unmodified model that serves is left alone.
@@ -190,24 +219,31 @@ class ModelRepository:
         """
         self._refuse_unless_explicit()
         local.check_model_name(name)
-        async with self._locks.hold(name):
-            try:
-                await self._load_name(name, config_json, files)
-            except PollError as error:
-                log.error("model.poll_failed", model=name, reason=str(error))
-                text = f"failed to load '{name}', failed to poll from model repository"
-                raise InferenceError(ErrorCode.INTERNAL, text) from error
+        try:
+            await self._load_name(name, config_json, files)
+        except PollError as error:
+            log.error("model.poll_failed", model=name, reason=str(error))
+            text = f"failed to load '{name}', failed to poll from model repository"
+            raise InferenceError(ErrorCode.INTERNAL, text) from error
 
     async def unload(self, name: str, unload_dependents: bool) -> None:
         """Stop serving a model at once; what runs ends in the background. Unknown models are no error.
+
+        Ensembles that use the model go first, and what is inside them is answered while the model still serves.
+        ``unload_dependents``: with an ensemble go the models that only it uses and that nobody else asked for.
 
         Raises:
             InferenceError: UNAVAILABLE outside explicit mode.
         """
         self._refuse_unless_explicit()
-        async with self._locks.hold(name):
-            for key in sorted(self._ids.get(name, ())):
-                self._unload(key)
+
+        async def find() -> tuple[set[str], list[ModelId]]:
+            doomed = self._doomed(name) if unload_dependents else sorted(self._ids.get(name, ()))
+            names = {key.name for key in doomed}
+            return names | {key.name for key in self._dependencies.dependents(names)}, doomed
+
+        async with self._hold({name}, find) as doomed:
+            await self._unload_all(doomed)
 
     async def close(self, timeout_seconds: float) -> None:
         """Unload everything within the time."""
@@ -241,6 +277,8 @@ class ModelRepository:
 
     def _identify(self, name: str) -> str:
         ids = self._ids.get(name)
+        if ids is None and self.table.knows(name):
+            return name  # a step of an ensemble names the repository too
         if ids is None:
             raise InferenceError(ErrorCode.INVALID_ARG, f"Request for unknown model: '{name}' is not found")
         if not ids:
@@ -264,28 +302,12 @@ class ModelRepository:
 
     async def _load_at_first(self, name: str) -> str | None:
         try:
-            async with self._locks.hold(name):
-                await self._load_name(name, None, {})
+            await self._load_name(name, None, {})
         except PollError as error:
             return f"failed to load '{name}': {error}"
         except InferenceError as error:
             return error.message
         return None
-
-    async def _follow_load(self, key: ModelId, path: Path) -> str | None:
-        try:
-            async with self._locks.hold(key.name):
-                await self._load(key, await asyncio.to_thread(poll_folder, path, self._rules, None))
-        except PollError as error:
-            log.error("model.poll_failed", model=str(key), reason=str(error))
-            return f"failed to load '{key}': {error}"
-        except InferenceError as error:
-            return error.message
-        return None
-
-    async def _follow_unload(self, key: ModelId) -> None:
-        async with self._locks.hold(key.name):
-            self._unload(key)
 
     async def _load_name(self, name: str, config_json: str | None, files: dict[str, bytes]) -> None:
         """Load the folders of a name: one, or one of each repository where names may stand in several.
@@ -294,26 +316,113 @@ class ModelRepository:
             PollError: none, too many, or one that cannot be read; those that can be read are loaded all the same.
             InferenceError: INVALID_ARG, a version failed.
         """
-        polled, problem = await self._poll_name(name, config_json, files)
-        failures = ""
-        for key, model in polled.items():
-            try:
-                await self._load(key, model)
-            except InferenceError as error:
-                failures += error.message
+        uploaded = await asyncio.to_thread(poll_uploaded, name, files, self._rules, config_json) if files else None
+
+        async def find() -> tuple[set[str], tuple[dict[ModelId, PolledModel], PollError | None]]:
+            polled, problem = await self._poll_related(name, config_json, uploaded)
+            names = {key.name for key in polled} | {name}
+            return names | {key.name for key in self._dependencies.dependents(names)}, (polled, problem)
+
+        async with self._hold({name}, find) as (polled, problem):
+            asked = [key for key in polled if key.name == name]
+            failures = await self._load_all(polled, asked)
+            for key in asked:
+                self._known[key].is_own = True
         if failures:
-            raise InferenceError(ErrorCode.INVALID_ARG, failures)
+            raise InferenceError(ErrorCode.INVALID_ARG, "".join(failures[key] for key in asked if key in failures))
         if problem is not None:
             raise problem
 
-    async def _poll_name(
-        self, name: str, config_json: str | None, files: dict[str, bytes]
+    @contextlib.asynccontextmanager
+    async def _hold(self, names: set[str], find: Callable[[], Awaitable[tuple[set[str], What]]]) -> AsyncIterator[What]:
+        """Hold a number of names, and what ``find`` returns: the names that are needed, and what was found.
+
+        Only who holds them may rely on what was found: when more are needed than are held, all is done again.
+        """
+        while True:
+            async with contextlib.AsyncExitStack() as held:
+                for name in sorted(names):
+                    await held.enter_async_context(self._locks.hold(name))
+                needed, found = await find()
+                if needed <= names:
+                    yield found
+                    return
+            names = names | needed
+
+    async def _load_all(
+        self, polled: Mapping[ModelId, PolledModel], asked: Collection[ModelId], gone: Collection[str] = ()
+    ) -> dict[ModelId, str]:
+        """Load models, ensembles after what they use; then those known ensembles again that use one of them.
+
+        ``gone`` are names of models that were unloaded before. Returns why models that were ``asked`` for failed.
+        """
+        for key, model in polled.items():
+            if model.config.HasField("ensemble_scheduling"):
+                self._dependencies.put(key, [step.model_name for step in model.config.ensemble_scheduling.step])
+            else:
+                self._dependencies.drop(key)
+        failures: dict[ModelId, str] = {}
+
+        async def load_one(key: ModelId, model: PolledModel) -> None:
+            try:
+                await self._load(key, model)
+            except InferenceError as error:
+                if key in asked:
+                    failures[key] = error.message
+
+        ensembles = [key for key in polled if polled[key].config.HasField("ensemble_scheduling")]
+        await asyncio.gather(*(load_one(key, polled[key]) for key in polled if key not in ensembles))
+        for key in self._dependencies.in_order(ensembles):
+            await load_one(key, polled[key])
+        for key in self._dependencies.dependents({*(key.name for key in polled), *gone}):
+            if key not in polled:
+                await self._load_again(key)
+        return failures
+
+    async def _load_again(self, key: ModelId) -> None:
+        """Load an ensemble anew because a model that it uses changed; one that is not valid any more stops serving."""
+        known = self._known[key]
+        assert known.ensemble is not None
+        try:
+            await self._load(key, known.ensemble)
+        except InferenceError as error:
+            log.warning("ensemble.not_valid", model=str(key), reason=error.message)
+            self._retire(str(key), self.table.swap(str(key), []), None)
+
+    async def _poll_related(
+        self, name: str, config_json: str | None, uploaded: PolledModel | None
     ) -> tuple[dict[ModelId, PolledModel], PollError | None]:
-        """Return what must be loaded for a name, in this order, and what is wrong with the rest."""
-        if files:
-            return {
-                ModelId("", name): await asyncio.to_thread(poll_uploaded, name, files, self._rules, config_json)
-            }, None
+        """Return what must be loaded for a name, with the models that it uses if it is an ensemble.
+
+        Models that cannot be read are left out: an ensemble says itself what it lacks. Raises PollError.
+        """
+        if uploaded is not None:
+            polled: dict[ModelId, PolledModel] = {ModelId("", name): uploaded}
+            problem = None
+        else:
+            polled, problem = await self._poll_name(name, config_json)
+        seen, waiting = {name}, _steps(polled.values())
+        while waiting:
+            step = waiting.pop()
+            if step in seen:
+                continue
+            seen.add(step)
+            try:
+                more, step_problem = await self._poll_name(step, None)
+            except PollError as error:
+                more, step_problem = {}, error
+            if step_problem is not None:
+                log.warning("model.poll_failed", model=step, reason=str(step_problem))
+                if self._ids.get(step):
+                    problem = step_problem
+            polled |= more
+            waiting += _steps(more.values())
+        return polled, problem
+
+    async def _poll_name(
+        self, name: str, config_json: str | None
+    ) -> tuple[dict[ModelId, PolledModel], PollError | None]:
+        """Return what must be loaded for a name, and what is wrong with the rest. Ensembles are always loaded."""
         found = await asyncio.to_thread(self._find, name)
         problem = PollError(_DUPLICATE) if found.duplicates else None
         if not found.paths and problem is None:
@@ -323,6 +432,8 @@ class ModelRepository:
             try:
                 if config_json is not None or await asyncio.to_thread(self._is_modified, key, path):
                     polled[key] = await asyncio.to_thread(poll_folder, path, self._rules, config_json)
+                elif (ensemble := self._known[key].ensemble) is not None:
+                    polled[key] = ensemble
             except PollError as error:
                 problem = error
         return polled, problem
@@ -340,6 +451,10 @@ class ModelRepository:
         known = self._known.setdefault(key, _Known())
         self._ids.setdefault(key.name, set()).add(key)
         name = str(key)
+        if polled.config.HasField("ensemble_scheduling"):
+            polled = self._linked(key, known, polled)
+        else:
+            known.ensemble = None
         versions = select_versions(polled.config.version_policy, polled.folder.versions)
         if not versions:
             local.remove(polled.temporary)
@@ -364,10 +479,13 @@ class ModelRepository:
         )
         if reasons:
             self._give_up(name, polled, serving, outcomes)
+            known.failure = reasons
             raise InferenceError(ErrorCode.INVALID_ARG, f"load failed for model '{name}': {reasons}\n")
         loaded = [outcome for outcome in outcomes.values() if not isinstance(outcome, _Failure)]
-        self._retire(name, self.table.swap(name, loaded), known.temporary)
+        old = known.temporary if known.temporary != polled.temporary else None
+        self._retire(name, self.table.swap(name, loaded), old)
         known.temporary = polled.temporary
+        known.failure = ""
         known.times = polled.times
         known.fixed_parts = dict.fromkeys(versions, polled.fixed_part)
         log.info("model.loaded_all", model=name, versions=versions)
@@ -385,7 +503,8 @@ class ModelRepository:
         if serving is None:
             self.table.note(name, str(version), version, ModelState.LOADING)
         outcome: ServedModel | _Failure = _Failure(ModelState.UNAVAILABLE, "")
-        async with self._slots:
+        # a model that loads another one in its own loading holds a slot already: with one more it might wait for itself
+        async with contextlib.nullcontext() if from_a_load.get() else self._slots:
             for _ in range(self._retries + 1):
                 outcome = await self._load_once(polled, version)
                 if not isinstance(outcome, _Failure):
@@ -435,25 +554,91 @@ class ModelRepository:
                 self.table.note(name, str(version), version, state, reason)
         self._retire(name, in_vain, polled.temporary)
 
+    def _linked(self, key: ModelId, known: _Known, polled: PolledModel) -> PolledModel:
+        """Return an ensemble that may be loaded, its steps with the repositories of their models.
+
+        Raises:
+            InferenceError: INVALID_ARG, with Triton's sentence about what it lacks or does not fit.
+        """
+        if known.ensemble is None or not self.table.versions(str(key)):
+            known.ensemble = polled
+
+        def find(step: str) -> UsedModel | None:
+            used = self._step_model(key, step)
+            if used is None:
+                return None
+            facts = self._known[used]
+            return UsedModel(used, self.table.versions(str(used)), facts.failure, facts.ensemble is not None)
+
+        try:
+            circle = self._dependencies.circle(key)
+            if circle:
+                raise InferenceError(ErrorCode.INVALID_ARG, circle)
+            config = check_ensemble(polled.config, find)
+        except InferenceError as error:
+            known.failure = error.message
+            text = f"load failed for model '{key}': {error.message}\n"
+            raise InferenceError(ErrorCode.INVALID_ARG, text) from error
+        known.ensemble = polled = replace(polled, config=config)
+        return polled
+
+    def _step_model(self, ensemble: ModelId, step: str) -> ModelId | None:
+        """Return the model that a step means: of the same repository, or the only one of the name."""
+        own = ModelId(ensemble.namespace, step)
+        if own in self._known:
+            return own
+        known = self._ids.get(step, ())
+        return next(iter(known)) if len(known) == 1 else None
+
     # -- unloading
 
-    def _unload(self, key: ModelId) -> None:
-        """Stop sending requests to all versions of a model; they end in the background."""
+    def _doomed(self, name: str) -> list[ModelId]:
+        """Return the models of a name, with those that only they use and that nobody asked for."""
+        doomed = sorted(self._ids.get(name, ()))
+        for key in doomed:
+            for step in self._dependencies.steps(key.name):
+                if all(user in doomed for user in self._dependencies.users(step)):
+                    used = sorted(self._ids.get(step, ()))
+                    doomed += [one for one in used if one not in doomed and not self._known[one].is_own]
+        return doomed
+
+    async def _unload_all(self, doomed: Sequence[ModelId]) -> None:
+        """Unload models. Ensembles that use them stop before, the outermost first, and are waited for."""
+        names = {key.name for key in doomed}
+        ending: list[asyncio.Task[None]] = []
+        for key in reversed(self._dependencies.dependents(names)):
+            if key in doomed:
+                ending += self._unload(key)
+            else:
+                ending += self._retire(str(key), self.table.swap(str(key), []), None)
+        doomed_ensembles = [key for key in doomed if self._dependencies.steps(key.name) and key in self._known]
+        for key in reversed(self._dependencies.in_order(doomed_ensembles)):
+            ending += self._unload(key)
+        rest = [key for key in doomed if key in self._known]
+        if ending and rest:
+            await asyncio.wait(ending)
+        for key in rest:
+            self._unload(key)
+
+    def _unload(self, key: ModelId) -> list[asyncio.Task[None]]:
+        """Stop sending requests to all versions of a model; they end in the background, as what is returned."""
         known = self._known.pop(key, None)
+        self._dependencies.drop(key)
         ids = self._ids.get(key.name)
         if ids is not None:
             ids.discard(key)
             if not self._namespacing and not ids:
                 del self._ids[key.name]
         name = str(key)
-        if self.table.knows(name):
-            log.info("model.unloading", model=name)
-            self._retire(name, self.table.swap(name, []), known.temporary if known else None)
+        if not self.table.knows(name):
+            return []
+        log.info("model.unloading", model=name)
+        return self._retire(name, self.table.swap(name, []), known.temporary if known else None)
 
-    def _retire(self, name: str, served: Sequence[ServedModel], temporary: Path | None) -> None:
-        """Drain and close in the background; the index says unloaded afterwards."""
+    def _retire(self, name: str, served: Sequence[ServedModel], temporary: Path | None) -> list[asyncio.Task[None]]:
+        """Drain and close in the background; the index says unloaded afterwards. Returns what does so, if anything."""
         if not served and temporary is None:
-            return
+            return []
 
         async def retire() -> None:
             for one in served:
@@ -467,6 +652,7 @@ class ModelRepository:
         task = asyncio.ensure_future(retire())
         self._retiring.add(task)
         task.add_done_callback(self._retiring.discard)
+        return [task]
 
 
 @dataclass(frozen=True, slots=True)
@@ -475,6 +661,11 @@ class _Failure:
 
     state: ModelState
     reason: str
+
+
+def _steps(polled: Iterable[PolledModel]) -> list[str]:
+    """Return the names of the models that ensembles use."""
+    return [step.model_name for model in polled for step in model.config.ensemble_scheduling.step]
 
 
 def _with_code(error: InferenceError) -> str:

@@ -69,7 +69,7 @@ class ServingTable:
                 parse_version(version)  # a malformed version is said first
             raise InferenceError(ErrorCode.NOT_FOUND, f"Request for unknown model: '{name}' is not found")
         if request is not None:
-            if self.draining:
+            if self.draining and not request.inner:
                 raise InferenceError(ErrorCode.UNAVAILABLE, "Server is draining and takes no new inference requests")
             if request.unit:
                 return self._by_unit(model, request.unit)
@@ -81,6 +81,14 @@ class ServingTable:
         if unit is None:
             raise InferenceError(ErrorCode.NOT_FOUND, f"Request for unknown model: '{name}' has no available versions")
         return model.ready[unit]
+
+    def sole(self, name: str, version: str) -> ServedModel | None:
+        """Return the unit that answers whatever the request is; None when there is none, or routes choose."""
+        model = self._models.get(name)
+        if model is None or not version:
+            return None if model is None else model.fixed
+        candidates = [served for served in model.ready.values() if str(served.version) == version]
+        return candidates[0] if len(candidates) == 1 else None
 
     def models(self) -> Iterator[ServedModel]:
         """Yield every ready unit."""

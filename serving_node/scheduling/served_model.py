@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 _UNLABELLED = OutputClasses(has_rows=False)
 
 
+def _unknown_origin() -> bytes | None:
+    return None
+
+
 class RequestScheduler(Protocol):
     """What a served model needs of a scheduler."""
 
@@ -58,6 +62,8 @@ class ServedModel:
     ``namespace``: the repository that it is from where names may stand in several, else empty.
     ``resize`` brings the instances to those of another config that differs in nothing else, while requests flow; the
     config is as of the repository. It raises InferenceError and then has changed nothing.
+    ``origin`` returns bytes that are equal as long as equal requests have equal answers, None when that is not known; see
+    ``cache_scope``.
     """
 
     name: str
@@ -76,6 +82,7 @@ class ServedModel:
     classes: OutputClasses = _UNLABELLED
     namespace: str = ""
     resize: Callable[[model_config_pb2.ModelConfig], Awaitable[None]] | None = None
+    origin: Callable[[], bytes | None] = _unknown_origin
 
     def submit(self, request: InferenceRequest) -> None:
         """Queue a request whose tensors were checked against ``rules``. See ``RequestScheduler.submit``."""

@@ -6,12 +6,19 @@ Source: Triton's metrics port, whose answers to other paths and methods are kept
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import structlog
 
 from serving_node.dataplane import DataPlane
-from serving_node.observability.families import PROTOBUF_CONTENT_TYPE, TEXT_CONTENT_TYPE, to_protobuf, to_text
+from serving_node.observability.families import (
+    PROTOBUF_CONTENT_TYPE,
+    TEXT_CONTENT_TYPE,
+    Family,
+    to_protobuf,
+    to_text,
+)
 from serving_node.observability.host import HostProbe
 from serving_node.observability.metrics import ModelSeries, model_families
 from serving_node.observability.metrics_config import MetricsConfig
@@ -27,13 +34,20 @@ _RENDER_SECONDS = 30.0
 class MetricsFrontend:
     """Serves ``GET /metrics`` in the text format, or as protobuf when the scraper accepts that.
 
-    ``listener`` starts and stops it. ``close`` after the listener has stopped.
+    ``cache_families`` returns the metrics of the response cache, if there is one. ``listener`` starts and stops it.
+    ``close`` after the listener has stopped.
     """
 
     def __init__(
-        self, dataplane: DataPlane, host: HostProbe | None = None, config: MetricsConfig | None = None
+        self,
+        dataplane: DataPlane,
+        host: HostProbe | None = None,
+        config: MetricsConfig | None = None,
+        *,
+        cache_families: Callable[[], list[Family]] = list,
     ) -> None:
         self._dataplane = dataplane
+        self._cache_families = cache_families
         self._config = config or MetricsConfig()
         self._host = host or HostProbe()
         # one thread: scrapers that come together wait for each other instead of taking cores from the models
@@ -60,9 +74,10 @@ class MetricsFrontend:
     async def _answer(self, exchange: HttpExchange) -> None:
         wants_protobuf = accepts_protobuf(exchange.headers.get(b"accept", b""))
         series = self._dataplane.model_series()
+        cache = self._cache_families()
         loop = asyncio.get_running_loop()
         try:
-            rendering = loop.run_in_executor(self._executor, self._render, series, wants_protobuf)
+            rendering = loop.run_in_executor(self._executor, self._render, series, cache, wants_protobuf)
             body = await asyncio.wait_for(rendering, _RENDER_SECONDS)
         except Exception:
             log.exception("metrics.render_failed")
@@ -72,8 +87,8 @@ class MetricsFrontend:
         if not exchange.disconnected:
             exchange.respond(200, [(b"content-type", content_type)], [body])
 
-    def _render(self, series: list[ModelSeries], wants_protobuf: bool) -> bytes:
-        families = [*model_families(series, self._config, self._host.gpu_uuid), *self._host.families()]
+    def _render(self, series: list[ModelSeries], cache: list[Family], wants_protobuf: bool) -> bytes:
+        families = [*model_families(series, self._config, self._host.gpu_uuid), *cache, *self._host.families()]
         return to_protobuf(families) if wants_protobuf else to_text(families)
 
 

@@ -17,11 +17,12 @@ from serving_node.core.tensor import NUMPY_DTYPES, Tensor, decode_bytes_elements
 
 @dataclass(frozen=True, slots=True)
 class BeginRow:
-    """Which model and version took the request."""
+    """Which model and version took the request. ``parent_id``: the trace of the request that it was made for, or 0."""
 
     model: str
     version: str
     request_id: str
+    parent_id: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,20 +44,20 @@ class TensorRow:
 Row = BeginRow | TimeRow | TensorRow
 
 
-def render_rows(trace_id: int, rows: Sequence[Row], parent_id: int = 0) -> bytes:
+def render_rows(trace_id: int, rows: Sequence[Row]) -> bytes:
     """Return the rows of one trace as JSON objects with commas between them."""
-    return b",".join(_render(trace_id, row, parent_id) for row in rows)
+    return b",".join(_render(trace_id, row) for row in rows)
 
 
-def _render(trace_id: int, row: Row, parent_id: int) -> bytes:
+def _render(trace_id: int, row: Row) -> bytes:
     if isinstance(row, TimeRow):
         return b'{"id":%d,"timestamps":[{"name":"%s","ns":%d}]}' % (trace_id, row.activity.encode(), row.ns)
     if isinstance(row, BeginRow):
         described: dict[str, object] = {"id": trace_id, "model_name": row.model, "model_version": int(row.version)}
         if row.request_id:
             described["request_id"] = row.request_id
-        if parent_id:
-            described["parent_id"] = parent_id
+        if row.parent_id:
+            described["parent_id"] = row.parent_id
         return _json(described)
     tensor = row.tensor
     shown = {

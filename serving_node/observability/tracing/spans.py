@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import orjson
@@ -61,9 +61,10 @@ class OpenTelemetrySpans:
         context = self._propagator.extract(carrier, Context())
         return context if get_current_span(context).get_span_context().is_valid else None
 
-    def start(self, setting: TraceSetting, trace_id: int, parent: object | None) -> SpanTrace:
+    def start(self, setting: TraceSetting, new_id: Callable[[], int], parent: object | None) -> SpanTrace:
         """Begin the root span of a request."""
-        return SpanTrace(self, setting, trace_id, parent if isinstance(parent, Context) else Context())
+        root = self.span("InferRequest", parent if isinstance(parent, Context) else Context(), time.time_ns())
+        return SpanTrace(self, setting, new_id, root)
 
     def span(self, name: str, parent: Context, ns: int) -> Span:
         """Begin a span. ``ns`` is wall-clock time."""
@@ -100,15 +101,38 @@ class OpenTelemetrySpans:
 class SpanTrace:
     """A trace of three spans: InferRequest, below it the model's, below that the computation. See ``RequestTrace``."""
 
-    __slots__ = ("_compute", "_ended", "_finished", "_has_times", "_id", "_model", "_offset_ns", "_root", "_spans")
+    __slots__ = (
+        "_compute",
+        "_ended",
+        "_finished",
+        "_has_times",
+        "_id",
+        "_model",
+        "_new_id",
+        "_offset_ns",
+        "_parent_id",
+        "_root",
+        "_setting",
+        "_spans",
+    )
 
-    def __init__(self, spans: OpenTelemetrySpans, setting: TraceSetting, trace_id: int, parent: Context) -> None:
-        now_ns = time.time_ns()
+    def __init__(
+        self,
+        spans: OpenTelemetrySpans,
+        setting: TraceSetting,
+        new_id: Callable[[], int],
+        root: Span,
+        parent_id: int = 0,
+    ) -> None:
         self._spans = spans
-        self._id = trace_id
-        self._offset_ns = now_ns - time.monotonic_ns()
+        self._setting = setting
+        self._new_id = new_id
+        self._id = new_id()
+        self._parent_id = parent_id
+        self._offset_ns = time.time_ns() - time.monotonic_ns()
         self._has_times = TraceLevel.TIMESTAMPS in setting.level
-        self._root = spans.span("InferRequest", parent, now_ns)
+        # the span above the model's; a request that is made for another one is below that one's model
+        self._root = root
         self._model: Span | None = None
         self._compute: Span | None = None
         self._ended = self._finished = False
@@ -121,7 +145,7 @@ class SpanTrace:
         span.set_attribute("triton.model_name", model)
         span.set_attribute("triton.model_version", int(version))
         span.set_attribute("triton.trace_id", self._id)
-        span.set_attribute("triton.trace_parent_id", 0)
+        span.set_attribute("triton.trace_parent_id", self._parent_id)
         if request_id:
             span.set_attribute("triton.request_id", request_id)
         self._model = span
@@ -151,6 +175,10 @@ class SpanTrace:
         """Return the context of the model's span."""
         return self._spans.carrier(self._model) if self._model is not None else ""
 
+    def child(self) -> SpanTrace:
+        """Return the trace of a request that is made for this one: its model's span is below this one's."""
+        return SpanTrace(self._spans, self._setting, self._new_id, self._model or self._root, self._id)
+
     def end(self, ns: int) -> None:
         """Note REQUEST_END: the model's span ends."""
         if self._ended:
@@ -171,4 +199,5 @@ class SpanTrace:
             self._end_root()
 
     def _end_root(self) -> None:
-        self._root.end(time.monotonic_ns() + self._offset_ns)
+        if not self._parent_id:
+            self._root.end(time.monotonic_ns() + self._offset_ns)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import structlog
@@ -29,8 +29,8 @@ class SpanSource(Protocol):
     def parent(self, headers: Mapping[bytes, bytes]) -> object | None:
         """Return the context that the caller's headers carry, None without one."""
 
-    def start(self, setting: TraceSetting, trace_id: int, parent: object | None) -> RequestTrace:
-        """Begin the trace of one request."""
+    def start(self, setting: TraceSetting, new_id: Callable[[], int], parent: object | None) -> RequestTrace:
+        """Begin the trace of one request. ``new_id`` numbers it, and those of requests that are made for it."""
 
     def close(self, timeout_seconds: float) -> None:
         """Export what waits and end. Blocks for at most that long."""
@@ -77,13 +77,15 @@ class Tracer:
         if self._spans is None:
             if not setting.sample(forced=False):
                 return None
-            self._last_id += 1
-            return FileTrace(self._file, setting, self._last_id)
+            return FileTrace(self._file, setting, self._new_id)
         parent = self._spans.parent(headers) if b"traceparent" in headers else None
         if not setting.sample(forced=parent is not None):
             return None
+        return self._spans.start(setting, self._new_id, parent)
+
+    def _new_id(self) -> int:
         self._last_id += 1
-        return self._spans.start(setting, self._last_id, parent)
+        return self._last_id
 
     def settings(self, model: str) -> dict[str, list[str]]:
         """Return the settings of a model, or of the server for an empty name."""
@@ -109,12 +111,14 @@ class Tracer:
 class FileTrace:
     """A trace that becomes rows of the trace file. See ``RequestTrace``."""
 
-    __slots__ = ("_began", "_ended", "_file", "_finished", "_id", "_rows", "_setting")
+    __slots__ = ("_began", "_ended", "_file", "_finished", "_id", "_new_id", "_parent_id", "_rows", "_setting")
 
-    def __init__(self, file: TraceFile, setting: TraceSetting, trace_id: int) -> None:
+    def __init__(self, file: TraceFile, setting: TraceSetting, new_id: Callable[[], int], parent_id: int = 0) -> None:
         self._file = file
         self._setting = setting
-        self._id = trace_id
+        self._new_id = new_id
+        self._id = new_id()
+        self._parent_id = parent_id
         self._rows: list[Row] = []
         self._began = self._ended = self._finished = False
 
@@ -122,7 +126,7 @@ class FileTrace:
         """Note REQUEST_START."""
         self._began = True
         if TraceLevel.TIMESTAMPS in self._setting.level:
-            self._rows.append(BeginRow(model, version, request_id))
+            self._rows.append(BeginRow(model, version, request_id, self._parent_id))
             self._rows.append(TimeRow("REQUEST_START", ns))
 
     def mark(self, activity: str, ns: int) -> None:
@@ -142,6 +146,11 @@ class FileTrace:
     def context(self) -> str:
         """Return nothing: the file has no context."""
         return ""
+
+    def child(self) -> FileTrace:
+        """Return the trace of a request that is made for this one."""
+        self._setting.created += 1
+        return FileTrace(self._file, self._setting, self._new_id, self._id)
 
     def end(self, ns: int) -> None:
         """Note REQUEST_END."""
