@@ -64,6 +64,14 @@ PARAMETERS: tuple[Parameter, ...] = (
         default="false",
     ),
     Parameter(
+        "flotilla.memory_bytes",
+        ParameterKind.INTEGER,
+        _("Memory"),
+        _("What the model takes of the node's budget for models; left empty, what the backend says, or its files."),
+        minimum=1,
+        unit="bytes",
+    ),
+    Parameter(
         "flotilla.padding",
         ParameterKind.INTEGER,
         _("Padded dimension"),

@@ -35,5 +35,8 @@ class RequestTrace(Protocol):
     def end(self, ns: int) -> None:
         """Note REQUEST_END: the model is done with the request. Idempotent."""
 
+    def child(self) -> RequestTrace:
+        """Return the trace of a request that is made for this one; whoever makes it calls ``finish``."""
+
     def finish(self) -> None:
         """The frontend has nothing more to note. Idempotent."""

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TypeVar
+
+What = TypeVar("What")
 
 
 class NameLocks:
@@ -30,3 +33,22 @@ class NameLocks:
                 del self._locks[name]
             else:
                 self._locks[name] = (lock, users - 1)
+
+    @contextlib.asynccontextmanager
+    async def hold_all(
+        self, names: set[str], find: Callable[[], Awaitable[tuple[set[str], What]]]
+    ) -> AsyncIterator[What]:
+        """Hold several names, and give what ``find`` returns: the names that are needed, and what was found.
+
+        Only who holds the names may rely on what was found: when more are needed than are held, all is done again.
+        """
+        while True:
+            async with contextlib.AsyncExitStack() as held:
+                # always in the same order, so that nobody waits for somebody who waits for them
+                for name in sorted(names):
+                    await held.enter_async_context(self.hold(name))
+                needed, found = await find()
+                if needed <= names:
+                    yield found
+                    return
+            names = names | needed

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TypeVar
 
 import structlog
 
@@ -25,9 +24,10 @@ from serving_node.core.metadata import IndexEntry
 from serving_node.core.request import InferenceRequest
 from serving_node.repository import local
 from serving_node.repository.dependencies import Dependencies
+from serving_node.repository.known_model import KnownModel, LoadFailure, with_code
 from serving_node.repository.loading import Loader, LoadOrder
 from serving_node.repository.local import PollError
-from serving_node.repository.model_folder import Changes, FolderTimes, Found, ModelId, changes
+from serving_node.repository.model_folder import Changes, Found, ModelId, changes
 from serving_node.repository.name_locks import NameLocks
 from serving_node.repository.polled import PolledModel, PollRules, poll_folder, poll_uploaded
 from serving_node.repository.serving_table import ServingTable
@@ -38,21 +38,11 @@ from serving_node.scheduling.served_model import ServedModel
 
 log = structlog.get_logger(__name__)
 
-What = TypeVar("What")
 
 _UNLOAD_DRAIN_SECONDS = 300.0
 _DUPLICATE = "model appears in two or more repositories"
-# How Triton writes a code in front of a message that it keeps.
-_CODE_WORDS = {
-    ErrorCode.UNKNOWN: "Unknown",
-    ErrorCode.INTERNAL: "Internal",
-    ErrorCode.NOT_FOUND: "Not found",
-    ErrorCode.INVALID_ARG: "Invalid argument",
-    ErrorCode.UNAVAILABLE: "Unavailable",
-    ErrorCode.UNSUPPORTED: "Unsupported",
-    ErrorCode.ALREADY_EXISTS: "Already exists",
-    ErrorCode.CANCELLED: "Cancelled",
-}
+_UNLOADED = "unloaded"
+_ON_REQUEST = "unloaded, loads on first request"
 
 
 class ControlMode(StrEnum):
@@ -61,24 +51,6 @@ class ControlMode(StrEnum):
     NONE = "none"
     POLL = "poll"
     EXPLICIT = "explicit"
-
-
-@dataclass(slots=True)
-class _Known:
-    """A model that was asked for: the times of its folder at the last good load, and what serves from it.
-
-    ``fixed_parts`` are the configs of the serving versions without what can change in place. ``temporary`` holds the
-    uploaded files that the serving versions were built from. ``failure`` is why nothing serves, if nothing does.
-    ``is_own``: somebody asked for this model, and not only for an ensemble that uses it. ``ensemble`` is kept of an
-    ensemble, which is loaded again whenever a model that it uses changes.
-    """
-
-    times: FolderTimes = field(default_factory=FolderTimes)
-    fixed_parts: dict[int, bytes] = field(default_factory=dict)
-    temporary: Path | None = None
-    failure: str = ""
-    is_own: bool = False
-    ensemble: PolledModel | None = None
 
 
 class ModelRepository:
@@ -100,6 +72,7 @@ class ModelRepository:
         load_retries: int = 0,
         namespacing: bool = False,
         rules: PollRules | None = None,
+        loads_on_request: bool = False,
     ) -> None:
         sources = (LocalSource(one) if isinstance(one, Path) else one for one in repositories)
         self._sources = tuple({source.name: source for source in sources}.values())
@@ -111,9 +84,10 @@ class ModelRepository:
         self._retries = load_retries
         self._namespacing = namespacing
         self._rules = rules or PollRules()
+        self._loads_on_request = loads_on_request
         self._locks = NameLocks()
         self._dependencies = Dependencies()
-        self._known: dict[ModelId, _Known] = {}
+        self._known: dict[ModelId, KnownModel] = {}
         self._ids: dict[str, set[ModelId]] = {}
         self._retiring: set[asyncio.Task[None]] = set()
         self._started = False
@@ -151,10 +125,14 @@ class ModelRepository:
             if key in found.duplicates:
                 rows.append(IndexEntry(key.name, "", ModelState.UNAVAILABLE, _DUPLICATE))
             elif not self.table.knows(str(key)):
-                rows.append(IndexEntry(key.name))
+                rows.append(
+                    IndexEntry(key.name, *(("", ModelState.UNAVAILABLE, _UNLOADED) if self._loads_on_request else ()))
+                )
             else:
                 states = sorted(self.table.states(str(key)).items())
                 rows += [IndexEntry(key.name, str(version), *state) for version, state in states]
+        if self._loads_on_request:
+            rows = [replace(row, reason=_ON_REQUEST) if row.reason == _UNLOADED else row for row in rows]
         return rows
 
     # -- orders
@@ -219,6 +197,10 @@ class ModelRepository:
         """
         self._refuse_unless_explicit()
         local.check_model_name(name)
+        await self.load_any_time(name, config_json, files)
+
+    async def load_any_time(self, name: str, config_json: str | None, files: dict[str, bytes]) -> None:
+        """Load a model, whatever the control mode. Raises InferenceError: as of ``load``."""
         try:
             await self._load_name(name, config_json, files)
         except PollError as error:
@@ -242,8 +224,28 @@ class ModelRepository:
             names = {key.name for key in doomed}
             return names | {key.name for key in self._dependencies.dependents(names)}, doomed
 
-        async with self._hold({name}, find) as doomed:
+        async with self._locks.hold_all({name}, find) as doomed:
             await self._unload_all(doomed)
+
+    async def evict(self, name: str, may_leave: Callable[[], bool]) -> None:
+        """Unload a model and return when what it took is free, unless ``may_leave`` says that it is in use now."""
+
+        async def find() -> tuple[set[str], None]:
+            return {name} | {key.name for key in self._dependencies.dependents({name})}, None
+
+        async with self._locks.hold_all({name}, find):
+            if not may_leave():
+                return
+            before = set(self._retiring)
+            await self._unload_all(sorted(self._ids.get(name, ())))
+            leaving = self._retiring - before
+        await asyncio.gather(*leaving)
+
+    async def look(self, name: str) -> PolledModel | None:
+        """Return a model as its folder has it; None when there is none. Raises PollError."""
+        found = await asyncio.to_thread(self._find, name)
+        path = next(iter(found.paths.values()), None)
+        return None if path is None else await asyncio.to_thread(poll_folder, path, self._rules, None)
 
     async def close(self, timeout_seconds: float) -> None:
         """Unload everything within the time."""
@@ -323,31 +325,15 @@ class ModelRepository:
             names = {key.name for key in polled} | {name}
             return names | {key.name for key in self._dependencies.dependents(names)}, (polled, problem)
 
-        async with self._hold({name}, find) as (polled, problem):
+        async with self._locks.hold_all({name}, find) as (polled, problem):
             asked = [key for key in polled if key.name == name]
             failures = await self._load_all(polled, asked)
-            for key in asked:
+            for key in self._ids.get(name, ()):
                 self._known[key].is_own = True
         if failures:
             raise InferenceError(ErrorCode.INVALID_ARG, "".join(failures[key] for key in asked if key in failures))
         if problem is not None:
             raise problem
-
-    @contextlib.asynccontextmanager
-    async def _hold(self, names: set[str], find: Callable[[], Awaitable[tuple[set[str], What]]]) -> AsyncIterator[What]:
-        """Hold a number of names, and what ``find`` returns: the names that are needed, and what was found.
-
-        Only who holds them may rely on what was found: when more are needed than are held, all is done again.
-        """
-        while True:
-            async with contextlib.AsyncExitStack() as held:
-                for name in sorted(names):
-                    await held.enter_async_context(self._locks.hold(name))
-                needed, found = await find()
-                if needed <= names:
-                    yield found
-                    return
-            names = names | needed
 
     async def _load_all(
         self, polled: Mapping[ModelId, PolledModel], asked: Collection[ModelId], gone: Collection[str] = ()
@@ -448,7 +434,7 @@ class ModelRepository:
         Raises:
             InferenceError: INVALID_ARG, a version failed; what served before goes on.
         """
-        known = self._known.setdefault(key, _Known())
+        known = self._known.setdefault(key, KnownModel())
         self._ids.setdefault(key.name, set()).add(key)
         name = str(key)
         if polled.config.HasField("ensemble_scheduling"):
@@ -475,13 +461,13 @@ class ModelRepository:
         reasons = "".join(
             f"version {version} is at {outcome.state} state: {outcome.reason};"
             for version, outcome in outcomes.items()
-            if isinstance(outcome, _Failure)
+            if isinstance(outcome, LoadFailure)
         )
         if reasons:
             self._give_up(name, polled, serving, outcomes)
             known.failure = reasons
             raise InferenceError(ErrorCode.INVALID_ARG, f"load failed for model '{name}': {reasons}\n")
-        loaded = [outcome for outcome in outcomes.values() if not isinstance(outcome, _Failure)]
+        loaded = [outcome for outcome in outcomes.values() if not isinstance(outcome, LoadFailure)]
         old = known.temporary if known.temporary != polled.temporary else None
         self._retire(name, self.table.swap(name, loaded), old)
         known.temporary = polled.temporary
@@ -492,7 +478,7 @@ class ModelRepository:
 
     async def _load_version(
         self, key: ModelId, polled: PolledModel, version: int, serving: ServedModel | None
-    ) -> ServedModel | _Failure:
+    ) -> ServedModel | LoadFailure:
         """Return the version: the one that serves when it can be changed in place, else a new one."""
         known = self._known[key]
         if serving is not None and serving.resize is not None and polled.temporary is None:
@@ -502,36 +488,36 @@ class ModelRepository:
         name = str(key)
         if serving is None:
             self.table.note(name, str(version), version, ModelState.LOADING)
-        outcome: ServedModel | _Failure = _Failure(ModelState.UNAVAILABLE, "")
+        outcome: ServedModel | LoadFailure = LoadFailure(ModelState.UNAVAILABLE, "")
         # a model that loads another one in its own loading holds a slot already: with one more it might wait for itself
         async with contextlib.nullcontext() if from_a_load.get() else self._slots:
             for _ in range(self._retries + 1):
                 outcome = await self._load_once(polled, version)
-                if not isinstance(outcome, _Failure):
+                if not isinstance(outcome, LoadFailure):
                     outcome.namespace = key.namespace
                     break
         return outcome
 
-    async def _load_once(self, polled: PolledModel, version: int) -> ServedModel | _Failure:
+    async def _load_once(self, polled: PolledModel, version: int) -> ServedModel | LoadFailure:
         own = model_config_pb2.ModelConfig()
         own.CopyFrom(polled.config)
         folder = polled.folder
         try:
             return await self._loader(LoadOrder(folder.name, version, folder.path / str(version), own))
         except InferenceError as error:
-            return _Failure(ModelState.UNAVAILABLE, _with_code(error))
+            return LoadFailure(ModelState.UNAVAILABLE, with_code(error))
         except Exception as error:
             log.exception("model.load_crashed", model=folder.name, version=version)
-            return _Failure(ModelState.UNAVAILABLE, f"Internal: unexpected {type(error).__name__} while loading")
+            return LoadFailure(ModelState.UNAVAILABLE, f"Internal: unexpected {type(error).__name__} while loading")
 
-    async def _resize(self, serving: ServedModel, config: model_config_pb2.ModelConfig) -> ServedModel | _Failure:
+    async def _resize(self, serving: ServedModel, config: model_config_pb2.ModelConfig) -> ServedModel | LoadFailure:
         assert serving.resize is not None
         own = model_config_pb2.ModelConfig()
         own.CopyFrom(config)
         try:
             await serving.resize(own)
         except InferenceError as error:
-            return _Failure(ModelState.READY, _with_code(error))
+            return LoadFailure(ModelState.READY, with_code(error))
         return serving
 
     def _give_up(
@@ -539,12 +525,12 @@ class ModelRepository:
         name: str,
         polled: PolledModel,
         serving: Mapping[int, ServedModel],
-        outcomes: Mapping[int, ServedModel | _Failure],
+        outcomes: Mapping[int, ServedModel | LoadFailure],
     ) -> None:
         """Free what loaded in vain; say in the index what failed, where nothing else serves."""
         in_vain: list[ServedModel] = []
         for version, outcome in outcomes.items():
-            if not isinstance(outcome, _Failure):
+            if not isinstance(outcome, LoadFailure):
                 if outcome is not serving.get(version):
                     in_vain.append(outcome)
                 state, reason = ModelState.UNLOADING, ""
@@ -554,7 +540,7 @@ class ModelRepository:
                 self.table.note(name, str(version), version, state, reason)
         self._retire(name, in_vain, polled.temporary)
 
-    def _linked(self, key: ModelId, known: _Known, polled: PolledModel) -> PolledModel:
+    def _linked(self, key: ModelId, known: KnownModel, polled: PolledModel) -> PolledModel:
         """Return an ensemble that may be loaded, its steps with the repositories of their models.
 
         Raises:
@@ -645,7 +631,7 @@ class ModelRepository:
                 await one.drain(_UNLOAD_DRAIN_SECONDS)
                 await one.close()
                 if self.table.states(name).get(one.version, (None, ""))[0] is ModelState.UNLOADING:
-                    self.table.note(name, str(one.version), one.version, ModelState.UNAVAILABLE, "unloaded")
+                    self.table.note(name, str(one.version), one.version, ModelState.UNAVAILABLE, _UNLOADED)
                 log.info("model.unloaded", model=name, version=one.version)
             await asyncio.to_thread(local.remove, temporary)
 
@@ -655,19 +641,6 @@ class ModelRepository:
         return [task]
 
 
-@dataclass(frozen=True, slots=True)
-class _Failure:
-    """Why a version was not loaded, and the state that it is in now."""
-
-    state: ModelState
-    reason: str
-
-
 def _steps(polled: Iterable[PolledModel]) -> list[str]:
     """Return the names of the models that ensembles use."""
     return [step.model_name for model in polled for step in model.config.ensemble_scheduling.step]
-
-
-def _with_code(error: InferenceError) -> str:
-    """Return the text of an error as Triton keeps it for a version."""
-    return f"{_CODE_WORDS[error.code]}: {error.message}"

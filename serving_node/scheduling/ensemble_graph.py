@@ -80,12 +80,11 @@ class Iteration(Generic[T]):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Launch(Generic[T]):
-    """One run of a step: the inputs by the model's names, and the outputs of the model that are wanted."""
+    """One run of a step: the inputs by the model's names. It is asked for all outputs that the ensemble maps."""
 
     step: int
     iteration: Iteration[T]
     inputs: dict[str, T]
-    outputs: tuple[str, ...]
 
 
 @dataclass(slots=True)
@@ -180,15 +179,8 @@ class EnsembleRun(Generic[T]):
                 iteration.launched.add(number)
                 iteration.running += 1
                 self._running += 1
-                launches.append(Launch(number, iteration, inputs, self._wanted(step)))
+                launches.append(Launch(number, iteration, inputs))
         return launches
-
-    def _wanted(self, step: Step) -> tuple[str, ...]:
-        """Return the outputs of the model that the answer or another needed step uses."""
-        used = set(self._outputs)
-        for number in self._needed:
-            used.update(self._graph.steps[number].inputs.values())
-        return tuple(name for name, tensor in step.outputs.items() if tensor in used)
 
     def _belongs(self, tensors: Collection[str], iteration: Iteration[T]) -> bool:
         """Return whether something about these tensors is new in the iteration; in the first one everything is."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -33,17 +33,26 @@ from serving_node.core.backend import (
     SelfDescribing,
 )
 from serving_node.core.errors import InferenceError
-from serving_node.core.inner_calls import ModelCalls
+from serving_node.core.inner_calls import InnerCalls, ModelCalls
 from serving_node.core.metadata import OutputClasses
 from serving_node.observability.statistics import ModelStatistics
+from serving_node.scheduling.ensemble_loader import load_ensemble
+from serving_node.scheduling.host_policies import HostPolicies
+from serving_node.scheduling.adaptive_delay import delay_target
+from serving_node.scheduling.adaptive_scheduler import AdaptiveScheduler
 from serving_node.scheduling.instances import InstanceThread, LoopRunner
 from serving_node.scheduling.io_rules import IoRules
 from serving_node.scheduling.labels import read_classes
+from serving_node.scheduling.padding import padding
 from serving_node.scheduling.policy import batch_policy
 from serving_node.scheduling.reshaping import reshaping
-from serving_node.scheduling.resizing import Resizer, placements
+from serving_node.scheduling.resizing import Placement, Resizer, Runner, placements
 from serving_node.scheduling.scheduler import Scheduler
+from serving_node.scheduling.sequence_policy import sequence_policy
+from serving_node.scheduling.sequence_rows import SequenceRows
+from serving_node.scheduling.sequences import SequenceScheduler
 from serving_node.scheduling.served_model import ServedModel
+from serving_node.scheduling.turns import Turns
 from serving_node.scheduling.warmup import warm_up
 
 if TYPE_CHECKING:
@@ -52,12 +61,6 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 _STARTED_AT_ONCE = 4
-
-# Refused instead of served without state, which would answer wrongly and look right.
-_NOT_SERVED: tuple[Literal["sequence_batching", "ensemble_scheduling"], ...] = (
-    "sequence_batching",
-    "ensemble_scheduling",
-)
 
 
 @dataclass(slots=True)
@@ -68,9 +71,10 @@ class _Opened:
     signature: ModelSignature | None
     rules: IoRules
     model: BackendModel
-    instances: list[tuple[str, BackendInstance | LoopInstance]]
+    instances: list[tuple[Placement, BackendInstance | LoopInstance]]
     memory_bytes: int
     classes: OutputClasses
+    sequences: SequenceRows | None = None
 
     def close(self) -> None:
         """Free everything; used when a later step fails."""
@@ -88,6 +92,8 @@ async def load_served_model(
     backends: BackendRegistry,
     calls: ModelCalls | None = None,
     gpu_count: int = 0,
+    hosts: HostPolicies | None = None,
+    turns: Turns | None = None,
     unit: str = "",
     auto_complete: bool = True,
     on_warming: Callable[[], None] | None = None,
@@ -97,6 +103,7 @@ async def load_served_model(
     """Return the version, completed, validated, warmed up and ready.
 
     ``config`` has its backend; it is not changed. ``on_warming`` is called on the loop when warm-up begins.
+    ``hosts`` are the policies that instance groups name; ``turns`` is the rate limiter of the node, if it has one.
     ``statistics`` are those of another unit of the same version that the new one goes on counting in; without them
     ``new_statistics`` makes some for the completed config.
 
@@ -107,10 +114,24 @@ async def load_served_model(
     source = ModelConfig()
     source.CopyFrom(config)
     source.name = source.name or name
-    loader = _Loader(name, version, version_dir, source, backends, gpu_count, auto_complete)
+    if source.HasField("ensemble_scheduling"):
+        return await load_ensemble(
+            source,
+            calls or InnerCalls(),
+            name=name,
+            version=version,
+            folder=version_dir.parent,
+            unit=unit,
+            statistics=statistics,
+            new_statistics=new_statistics,
+        )
+    loader = _Loader(
+        name, version, version_dir, source, backends, gpu_count, auto_complete, hosts or HostPolicies(), turns
+    )
     preparing = asyncio.ensure_future(_prepare(loader, on_warming))
     try:
         opened = await asyncio.shield(preparing)
+        runners = await _admitted(opened, turns)
     except asyncio.CancelledError:
         preparing.add_done_callback(_close_abandoned)
         raise
@@ -121,23 +142,33 @@ async def load_served_model(
     log.info("model.loaded", model=name, version=version, unit=unit, seconds=round(load_seconds, 3))
     if statistics is None:
         statistics = new_statistics(opened.config) if new_statistics is not None else ModelStatistics()
-    return _served(opened, loader, version, unit, load_seconds, statistics)
+    return _served(opened, runners, loader, version, unit, load_seconds, statistics)
+
+
+async def _admitted(opened: _Opened, turns: Turns | None) -> list[Runner]:
+    """Return what will run the instances, known to the rate limiter. Raises InferenceError, and then all is closed."""
+    runners = [_runner(placement, instance) for placement, instance in opened.instances]
+    if turns is not None:
+        try:
+            turns.add({runner: one.share for runner, (one, _) in zip(runners, opened.instances, strict=True)})
+        except InferenceError:
+            await asyncio.to_thread(opened.close)
+            raise
+    return runners
 
 
 def _served(
-    opened: _Opened, loader: _Loader, version: int, unit: str, load_seconds: float, statistics: ModelStatistics
+    opened: _Opened,
+    runners: list[Runner],
+    loader: _Loader,
+    version: int,
+    unit: str,
+    load_seconds: float,
+    statistics: ModelStatistics,
 ) -> ServedModel:
     """Start the scheduler of a warm model. On the loop."""
     name = loader.name
-    runners = [_runner(label, instance) for label, instance in opened.instances]
-    scheduler = Scheduler(
-        name=name,
-        version=version,
-        policy=batch_policy(opened.config),
-        instances=runners,
-        statistics=statistics,
-        on_closed=opened.model.close,
-    )
+    scheduler = _scheduler(opened, runners, loader, version, statistics)
     served = ServedModel(
         name=name,
         version=version,
@@ -154,6 +185,8 @@ def _served(
         decoupled=opened.config.model_transaction_policy.decoupled,
         classes=opened.classes,
     )
+    if isinstance(scheduler, SequenceScheduler):
+        return served  # its sequences stay with their instances: another number of those is another load
     served.resize = Resizer(
         model=opened.model,
         rules=opened.rules,
@@ -163,12 +196,55 @@ def _served(
         runners=runners,
         runner=_runner,
         served=served,
+        hosts=loader.hosts,
+        turns=loader.turns,
     ).resize
     return served
 
 
-def _runner(label: str, instance: BackendInstance | LoopInstance) -> InstanceThread | LoopRunner:
-    return LoopRunner(label, instance) if isinstance(instance, LoopInstance) else InstanceThread(label, instance)
+def _scheduler(
+    opened: _Opened, runners: list[Runner], loader: _Loader, version: int, statistics: ModelStatistics
+) -> Scheduler:
+    sequences = sequence_policy(opened.config)
+    if sequences is not None and opened.sequences is not None:
+        return SequenceScheduler(
+            name=loader.name,
+            version=version,
+            policy=sequences,
+            rows=opened.sequences,
+            instances=runners,
+            statistics=statistics,
+            on_closed=opened.model.close,
+            turns=loader.turns,
+        )
+    policy = batch_policy(opened.config)
+    target = delay_target(opened.config) if policy is not None else None
+    if policy is not None and target is not None:
+        return AdaptiveScheduler(
+            name=loader.name,
+            version=version,
+            policy=policy,
+            target=target,
+            instances=runners,
+            statistics=statistics,
+            on_closed=opened.model.close,
+            turns=loader.turns,
+        )
+    return Scheduler(
+        name=loader.name,
+        version=version,
+        policy=policy,
+        instances=runners,
+        statistics=statistics,
+        on_closed=opened.model.close,
+        turns=loader.turns,
+    )
+
+
+def _runner(placement: Placement, instance: BackendInstance | LoopInstance) -> Runner:
+    if isinstance(instance, LoopInstance):
+        return LoopRunner(placement.label, instance)
+    return InstanceThread(placement.label, instance, placement.device.host)
 
 
 async def _prepare(loader: _Loader, on_warming: Callable[[], None] | None) -> _Opened:
@@ -189,24 +265,25 @@ def _close_abandoned(preparing: asyncio.Future[_Opened]) -> None:
         asyncio.get_running_loop().run_in_executor(None, preparing.result().close)
 
 
-def devices_of(config: ModelConfig) -> list[tuple[str, Device]]:
-    """Return name and device of each instance that a normalised config asks for. Passive groups have none."""
-    return [(placement.label, placement.device) for placement in placements(config)]
-
-
-def _instances(model: BackendModel, config: ModelConfig) -> list[tuple[str, BackendInstance | LoopInstance]]:
+def _instances(
+    model: BackendModel, config: ModelConfig, wanted: Sequence[Placement]
+) -> list[tuple[Placement, BackendInstance | LoopInstance]]:
     """Make all instances or none. Those that run in processes of their own start at the same time."""
-    wanted = devices_of(config)
+
+    def make(placement: Placement) -> BackendInstance | LoopInstance:
+        with placement.device.host.applied():
+            return model.create_instance(placement.device, config, placement.label)
+
     side_by_side = min(len(wanted), _STARTED_AT_ONCE) if isinstance(model, SelfDescribing) else 1
     with ThreadPoolExecutor(side_by_side) as pool:
-        made = [(label, pool.submit(model.create_instance, device, config, label)) for label, device in wanted]
+        made = [(placement, pool.submit(make, placement)) for placement in wanted]
     failures = [failure for _, future in made if (failure := future.exception()) is not None]
     if failures:
         for _, future in made:
             if future.exception() is None:
                 future.result().close()
         raise failures[0]
-    return [(label, future.result()) for label, future in made]
+    return [(placement, future.result()) for placement, future in made]
 
 
 class _Loader:
@@ -221,6 +298,8 @@ class _Loader:
         backends: BackendRegistry,
         gpu_count: int,
         auto_complete: bool,
+        hosts: HostPolicies,
+        turns: Turns | None,
     ) -> None:
         self.name = name
         self._version = version
@@ -230,15 +309,14 @@ class _Loader:
         self._backends = backends
         self.gpu_count = gpu_count
         self._auto_complete = auto_complete
+        self.hosts = hosts
+        self.turns = turns
 
     def open(self) -> _Opened:
         """Open the file, complete and check the config, make the instances."""
-        for field in _NOT_SERVED:
-            if self._config.HasField(field):
-                raise InferenceError(ErrorCode.UNSUPPORTED, f"this node does not serve models with '{field}' yet")
         backend = self._backends.get(self._config.backend)
         draft = self._normalised(self._config)
-        devices = devices_of(draft)
+        devices = [placement.device for placement in placements(draft, self.hosts)]
         if not devices:
             raise InferenceError(ErrorCode.INVALID_ARG, f"model '{self.name}' has no instance to run on")
         model = self._open_model(backend, draft, devices)
@@ -247,29 +325,35 @@ class _Loader:
             config = self._completed(model, signature, draft)
             rules = IoRules(config)
             classes = read_classes(config, self.folder)
-            instances = [(label, reshaping(instance, rules)) for label, instance in _instances(model, config)]
+            sequences = SequenceRows(config, self.folder) if config.HasField("sequence_batching") else None
+            wanted = placements(config, self.hosts)
+            instances = [
+                (one, padding(reshaping(instance, rules), rules)) for one, instance in _instances(model, config, wanted)
+            ]
         except BaseException:
             model.close()
             raise
-        return _Opened(config, signature, rules, model, instances, model.memory_bytes(), classes)
+        return _Opened(config, signature, rules, model, instances, model.memory_bytes(), classes, sequences)
 
     def warm(self, opened: _Opened) -> None:
         """Warm up every instance."""
         # models of one's own may do anything with a request that nobody sent
         zeros = not isinstance(opened.model, SelfDescribing)
-        for label, instance in opened.instances:
-            warm_up(instance, opened.rules, opened.config, self.folder, name=label, zeros=zeros)
+        added = opened.sequences.null if opened.sequences is not None else ()
+        for placement, instance in opened.instances:
+            warm_up(instance, opened.rules, opened.config, self.folder, name=placement.label, zeros=zeros, added=added)
 
-    def _open_model(self, backend: Backend, draft: ModelConfig, devices: list[tuple[str, Device]]) -> BackendModel:
+    def _open_model(self, backend: Backend, draft: ModelConfig, devices: list[Device]) -> BackendModel:
         source = ModelSource(
             name=self.name,
             version=self._version,
             directory=self._version_dir,
             config=draft,
-            devices=tuple(device for _, device in devices),
+            devices=tuple(devices),
         )
         try:
-            return backend.open_model(source)
+            with devices[0].host.applied():  # what opening starts belongs to the first instance
+                return backend.open_model(source)
         except OSError as error:
             reason = error.strerror or type(error).__name__
             raise InferenceError(ErrorCode.INVALID_ARG, f"cannot read the files of the model: {reason}") from error

@@ -22,6 +22,10 @@ CASES = [
 ]  # fmt: skip
 
 
+def models(config: ModelConfig) -> list[ModelConfig]:
+    return [MODELS[step.model_name] for step in config.ensemble_scheduling.step]
+
+
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 def test_ensembles_fit_their_models_or_say_why_not(case: Case) -> None:
     assert case.config is not None
@@ -29,11 +33,11 @@ def test_ensembles_fit_their_models_or_say_why_not(case: Case) -> None:
     config.name = case.name
     answer = ANSWERS[case.name]
     if "config" in answer:
-        decoupled = link_ensemble(normalise(config), MODELS).model_transaction_policy.decoupled
+        decoupled = link_ensemble(normalise(config), models(config)).model_transaction_policy.decoupled
         assert decoupled is answer["config"]["model_transaction_policy"]["decoupled"]
         return
     with pytest.raises(ContractError) as caught:
-        link_ensemble(normalise(config), MODELS)
+        link_ensemble(normalise(config), models(config))
     assert answer["error"] == f"load failed for model '{case.name}': {caught.value.message}\n"
 
 
@@ -54,8 +58,8 @@ def step(model: str, inputs: dict[str, str], outputs: dict[str, str]) -> str:
 def test_two_steps_that_multiply_responses_may_follow_but_not_meet() -> None:
     one = step("base_decoupled", {"IN": "A"}, {"OUT": "B"})
     chain = decoupled(one, step("base_decoupled", {"IN": "B"}, {"OUT": "Z"}))
-    assert link_ensemble(chain, MODELS).model_transaction_policy.decoupled
+    assert link_ensemble(chain, models(chain)).model_transaction_policy.decoupled
     other = step("base_decoupled", {"IN": "A"}, {"OUT": "C"})
     meeting = decoupled(one, other, step("base_two", {"IN": "B", "IN2": "C"}, {"OUT": "Z"}))
     with pytest.raises(ContractError, match="receives inputs originated from different decoupled models"):
-        link_ensemble(meeting, MODELS)
+        link_ensemble(meeting, models(meeting))

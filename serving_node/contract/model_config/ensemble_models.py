@@ -6,7 +6,7 @@ Source: Triton core, ensemble_utils.cc (ValidateEnsembleConfig).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from serving_node.contract.errors import ContractError
@@ -29,12 +29,12 @@ class _Node:
     flow: int = 0
 
 
-def link_ensemble(config: ModelConfig, models: Mapping[str, ModelConfig]) -> ModelConfig:
+def link_ensemble(config: ModelConfig, models: Sequence[ModelConfig]) -> ModelConfig:
     """Return a copy of an ensemble's config that says whether it is decoupled.
 
     Args:
         config: of the ensemble, valid by itself.
-        models: the completed configs of the models it uses, by name.
+        models: the completed configs of the models of its steps, in the order of the steps.
 
     Raises:
         ContractError: the ensemble does not fit a model, with Triton's sentence.
@@ -44,8 +44,8 @@ def link_ensemble(config: ModelConfig, models: Mapping[str, ModelConfig]) -> Mod
     for tensor in own:
         dims = tensor.reshape.shape if tensor.HasField("reshape") else tensor.dims
         nodes.setdefault(tensor.name, _node(config, tensor, dims))
-    for index, step in enumerate(config.ensemble_scheduling.step):
-        _link_step(config, index, models[step.model_name], nodes)
+    for index in range(len(config.ensemble_scheduling.step)):
+        _link_step(config, index, models[index], nodes)
     result = ModelConfig()
     result.CopyFrom(config)
     result.model_transaction_policy.decoupled = _flows(config, nodes) > 0

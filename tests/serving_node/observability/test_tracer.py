@@ -178,7 +178,7 @@ def test_any_text_makes_json(request_id: str, elements: list[bytes]) -> None:
 def test_large_tensors_are_only_described(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("serving_node.observability.tracing.tracer._MAX_TENSOR_BYTES", 3)
     assert tensor_text(Tensor("t", "FP32", (1,), b"")) == ""
-    trace = FileTrace(TraceFile(""), TraceSetting(BOTH, 1, -1, 0), 1)
+    trace = FileTrace(TraceFile(""), TraceSetting(BOTH, 1, -1, 0), lambda: 1)
     trace.tensors("TENSOR_QUEUE_INPUT", [Tensor("x", "FP32", (1,), bytes(4)), Tensor("y", "INT8", (3,), bytes(3))])
     assert [len(row.tensor.data) for row in trace._rows if isinstance(row, TensorRow)] == [0, 3]
 
