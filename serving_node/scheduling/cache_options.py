@@ -68,6 +68,7 @@ _REDIS_MILLISECONDS = {
     "socket_timeout": "deadline_seconds",
     "wait_timeout": "wait_seconds",
 }
+_AT_LEAST_ONE = ("port", "pool_size", "max_entry_bytes")
 _REDIS_OTHERS = {"ttl": "ttl_seconds", "max_entry_byte_size": "max_entry_bytes"}
 
 
@@ -128,9 +129,10 @@ def _redis(values: dict[str, str], environment: Mapping[str, str]) -> RedisOptio
     numbers: dict[str, Any] = {key: _whole(failed, key, values[key]) for key in _REDIS_NUMBERS if key in values}
     numbers |= {name: _whole(failed, key, values[key]) for key, name in _REDIS_OTHERS.items() if key in values}
     times = {name: _whole(failed, key, values[key]) for key, name in _REDIS_MILLISECONDS.items() if key in values}
-    for key, number in (numbers | times).items():
-        if number < (1 if key in ("port", "pool_size", "max_entry_bytes") else 0):
-            raise ValueError(f"{failed}: {key} cannot be {number}")
+    flags = {name: key for key, name in (_REDIS_OTHERS | _REDIS_MILLISECONDS).items()}
+    for name, number in (numbers | times).items():
+        if number < (1 if name in _AT_LEAST_ONE else 0):
+            raise ValueError(f"{failed}: {flags.get(name, name)} cannot be {number}")
     if numbers["port"] > 65535:
         raise ValueError(f"{failed}: {numbers['port']} is not a port number")
     known = {*_REDIS_TEXTS, *_REDIS_NUMBERS, *_REDIS_MILLISECONDS, *_REDIS_OTHERS, "tls_enabled"}
