@@ -146,16 +146,16 @@ document.addEventListener("click", (event) => {
   else if ("removeRow" in button.dataset) removeRow(button);
 });
 
-/* Repeated form rows: a <template> holds an empty row whose names carry __n__. */
+/* Repeated form rows: a <template> holds an empty row whose names carry its placeholder; rows may have rows of their own. */
 function appendRow(name) {
   const template = document.getElementById(`${name}-template`);
   const list = document.getElementById(`${name}-rows`);
-  const index = Math.max(-1, ...[...list.querySelectorAll("[data-row-index]")].map((row) => Number(row.dataset.rowIndex))) + 1;
+  const index = Math.max(-1, ...[...list.children].map((row) => Number(row.dataset.rowIndex))) + 1;
   const holder = document.createElement("template");
-  holder.innerHTML = template.innerHTML.replaceAll("__n__", String(index));
+  holder.innerHTML = template.innerHTML.replaceAll(template.dataset.placeholder, String(index));
   const row = holder.content.firstElementChild;
   list.append(row);
-  row.querySelector("input,select")?.focus();
+  row.querySelector("input:not([type=hidden]),select")?.focus();
   row.dispatchEvent(new Event("change", { bubbles: true }));
 }
 function removeRow(button) {
@@ -164,6 +164,18 @@ function removeRow(button) {
   (list.parentElement.querySelector("[data-add-row]") ?? list).focus?.();
   list.dispatchEvent(new Event("change", { bubbles: true }));
 }
+
+/* The judgement of a form while one types: the sentences of #config-problems go to their fields, which are unfolded. */
+document.addEventListener("htmx:after:swap", () => {
+  const problems = document.getElementById("config-problems");
+  if (!problems) return;
+  for (const box of document.querySelectorAll("[data-errors]")) {
+    const found = problems.querySelector(`[data-for="${CSS.escape(box.id)}"]`);
+    if (box.textContent.trim() !== (found?.textContent.trim() ?? "")) box.replaceChildren(...[...(found?.children ?? [])].map((child) => child.cloneNode(true)));
+    box.closest(".field")?.toggleAttribute("data-invalid", Boolean(found));
+    if (found) for (let fold = box.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
+  }
+});
 
 /* A choice that changes what follows submits its filter form by itself. */
 document.addEventListener("change", (event) => {

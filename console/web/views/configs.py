@@ -11,7 +11,8 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from console.web import equivalents
-from console.web.forms.configs import KINDS, ConfigForm, ConfigTextForm, reference
+from console.web.config_nodes import id_of
+from console.web.forms.configs import ConfigForm, ConfigTextForm
 from console.web.page import actor_of, add_errors, page, permissions, render_page
 from registry.errors import RegistryError
 from registry.models import ConfigRevision, ModelVersion, RegisteredModel
@@ -89,9 +90,6 @@ def new(request: HttpRequest, project: str, model: str) -> HttpResponse:
         "form": form,
         "text_form": text_form,
         "as_text": as_text,
-        "kinds": KINDS,
-        "reference": [] if as_text else reference(),
-        "io": [("input", _("Input"), body.get("input", [])), ("output", _("Output"), body.get("output", []))],
         "preview": _preview(parent, base, body) if posted is None else _typed_preview(parent, base, active),
         "deployments": model_selectors.model_overview(parent).deployments,
         **permissions(actor, parent, "config.write"),
@@ -109,7 +107,7 @@ def _text_form(body: dict[str, Any], data: Any) -> ConfigTextForm:
 def _arguments(form: ConfigForm | ConfigTextForm) -> dict[str, Any]:
     """Return what the config services take for a valid form."""
     if isinstance(form, ConfigForm):
-        return {"body": form.body(), "format": "form"}
+        return {"body": form.body, "format": "form"}
     return {"text": form.cleaned_data["text"], "format": form.cleaned_data["format"]}
 
 
@@ -168,8 +166,6 @@ def _typed_preview(
     model: RegisteredModel, base: ConfigRevision | None, form: ConfigForm | ConfigTextForm
 ) -> dict[str, Any]:
     """Return the preview of what was typed; one without a report when it could not even be read."""
-    if not hasattr(form, "cleaned_data") or (isinstance(form, ConfigForm) and "groups" not in form.cleaned_data):
-        return {"report": None, "base": base}
     try:
         arguments = _arguments(form)
     except KeyError:  # A field was unreadable, so it is missing from cleaned_data.
@@ -191,5 +187,7 @@ def check(request: HttpRequest, project: str, model: str) -> HttpResponse:
     if form.is_valid():
         preview = _typed_preview(parent, base, form)
         _show(form, preview["report"].errors)
-    context = {"form": form, "preview": preview, "as_text": as_text, "is_partial": True}
+    found = form.problems() if isinstance(form, ConfigForm) else {}
+    problems = [(id_of(name), sentences) for name, sentences in found.items()]
+    context = {"form": form, "preview": preview, "problems": problems, "as_text": as_text, "is_partial": True}
     return render(request, "web/fragments/config_preview.html", context)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -96,10 +97,10 @@ def test_the_keyboard_goes_searches_and_helps(shared_served: Served, visitor: Vi
 def test_the_config_editor_judges_while_typing(shared_served: Served, visitor: Visitor) -> None:
     visitor.sign_in("bob")
     page = visitor.open("/p/wren/models/finch/configs/new/")
-    field = page.get_by_test_id("config-preferred-batch-size")
+    field = page.get_by_test_id("config:dynamic_batching.preferred_batch_size")
     field.fill("4, 4000")
-    page.locator("#err-preferred_batch_size .errors").wait_for()
-    assert page.evaluate("document.activeElement.dataset.testid") == "config-preferred-batch-size"
+    page.locator("#err-f-dynamic_batching-preferred_batch_size .errors").wait_for()
+    assert page.evaluate("document.activeElement.name") == "dynamic_batching.preferred_batch_size"
     page.get_by_role("tab", name="Diff").click()
     field.fill("2, 4")
     page.get_by_test_id("config-ok").wait_for()
@@ -108,6 +109,96 @@ def test_the_config_editor_judges_while_typing(shared_served: Served, visitor: V
     page.get_by_test_id("config-save").click()
     page.wait_for_url("**/configs/2/")
     assert visitor.problems == []
+
+
+def test_sequences_are_set_up_in_the_form(shared_served: Served, visitor: Visitor) -> None:
+    visitor.sign_in("bob")
+    page = visitor.open("/p/wren/models/finch/configs/new/")
+    page.get_by_test_id("config:sequence_batching").check()
+    page.get_by_test_id("config:sequence_batching.oldest").check()
+    page.get_by_test_id("config:sequence_batching.oldest.max_candidate_sequences").fill("64")
+    page.get_by_test_id("config:sequence_batching.max_sequence_idle_microseconds").fill("5000000")
+    page.get_by_test_id("config-add:sequence_batching.control_input").click()
+    page.get_by_test_id("config:sequence_batching.control_input[0].name").fill("START")
+    page.get_by_test_id("config-add:sequence_batching.control_input[0].control").click()
+    # it says at once, at the signal itself, that two values are missing
+    page.locator("#err-f-sequence_batching-control_input-0-control-0- .errors").wait_for()
+    page.get_by_test_id("config:sequence_batching.control_input[0].control[0].int32_false_true").fill("0, 1")
+    page.get_by_test_id("config-add:sequence_batching.state").click()
+    state = "config:sequence_batching.state[0]"
+    page.get_by_test_id(f"{state}.input_name").fill("S_IN")
+    page.get_by_test_id(f"{state}.output_name").fill("S_OUT")
+    page.get_by_test_id(f"{state}.data_type").select_option("TYPE_FP32")
+    page.get_by_test_id(f"{state}.dims").fill("4")
+    page.get_by_test_id(f"config-add:{state[7:]}.initial_state").click()
+    page.get_by_test_id(f"{state}.initial_state[0].zero_data").check()
+    shown = page.locator("#config-pbtxt")
+    for text in ("max_candidate_sequences: 64", "int32_false_true: 1", "zero_data: true", 'name: "START"'):
+        shown.filter(has_text=text).wait_for()
+    page.get_by_role("tab", name="curl").click()
+    page.locator("#config-curl", has_text="max_candidate_sequences").wait_for()
+    assert "/api/v1/projects/wren/models/finch/configs/" in page.locator("#config-curl").inner_text()
+    assert visitor.problems == []
+
+
+def test_an_ensemble_is_set_up_in_the_form(shared_served: Served, visitor: Visitor) -> None:
+    visitor.sign_in("bob")
+    page = visitor.open("/p/wren/models/finch/configs/new/")
+    page.get_by_test_id("config:ensemble_scheduling").check()
+    page.get_by_test_id("config-add:ensemble_scheduling.step").click()
+    step = "ensemble_scheduling.step[0]"
+    assert page.get_by_test_id(f"config:{step}.model_version").input_value() == "-1"
+    page.get_by_test_id(f"config:{step}.model_name").fill("inner")
+    for side, tensor in (("input_map", "x"), ("output_map", "y")):
+        page.get_by_test_id(f"config-add:{step}.{side}").click()
+        page.get_by_test_id(f"config:{step}.{side}{{0}}#key").fill(tensor.upper())
+        page.get_by_test_id(f"config:{step}.{side}{{0}}#value").fill(tensor)
+    page.get_by_test_id("config:ensemble_scheduling.max_inflight_requests").fill("8")
+    page.locator("#config-pbtxt", has_text="max_inflight_requests: 8").wait_for()
+    text = page.locator("#config-pbtxt").inner_text()
+    assert 'model_name: "inner"' in text and "model_version: -1" in text and 'key: "X"' in text
+    # what an ensemble may not have is said where it is
+    page.locator("#err-f-backend .errors, #err-f-platform .errors").first.wait_for()
+    assert visitor.problems == []
+
+
+def test_priorities_and_rate_limits_are_saved_from_the_form(shared_served: Served, visitor: Visitor) -> None:
+    visitor.sign_in("bob")
+    page = visitor.open("/p/wren/models/finch/configs/new/")
+    page.get_by_test_id("config:dynamic_batching").check()
+    page.get_by_test_id("config:dynamic_batching.priority_levels").fill("2")
+    page.locator("#err-f-dynamic_batching-default_priority_level .errors").wait_for()
+    page.get_by_test_id("config:dynamic_batching.default_priority_level").fill("2")
+    page.get_by_test_id("config-add:dynamic_batching.priority_queue_policy").click()
+    policy = "config:dynamic_batching.priority_queue_policy{0}"
+    page.get_by_test_id(f"{policy}#key").fill("3")
+    page.get_by_test_id(f"{policy}.timeout_action").select_option("DELAY")
+    page.get_by_test_id(f"{policy}.max_queue_size").fill("100")
+    page.locator("#err-f-dynamic_batching-priority_queue_policy-0- .errors").wait_for()
+    page.get_by_test_id("config-save").click()
+    page.wait_for_load_state()
+    # refused: the sentence stands at its row, and what was typed is there
+    page.locator("#err-f-dynamic_batching-priority_queue_policy-0- .errors").wait_for()
+    assert page.get_by_test_id(f"{policy}.max_queue_size").input_value() == "100"
+    page.get_by_test_id(f"{policy}#key").fill("1")
+    if page.get_by_test_id("config:instance_group[0].count").count() == 0:
+        page.get_by_test_id("config-add:instance_group").click()
+    else:
+        page.locator('[data-row-index="0"]', has=page.get_by_test_id("config:instance_group[0].count")).locator(
+            "summary"
+        ).first.click()
+    resources = "instance_group[0].rate_limiter.resources"
+    page.get_by_test_id(f"config-add:{resources}").click()
+    page.get_by_test_id(f"config:{resources}[0].name").fill("memory")
+    page.get_by_test_id(f"config:{resources}[0].count").fill("4")
+    page.get_by_test_id("config:instance_group[0].rate_limiter.priority").fill("2")
+    page.get_by_test_id("config-ok").wait_for()
+    page.get_by_test_id("config-save").click()
+    page.wait_for_url(re.compile(r"/configs/\d+/$"))
+    saved = page.locator("#config-text").inner_text()
+    for text in ("key: 1", "timeout_action: DELAY", "max_queue_size: 100", 'name: "memory"', "priority: 2"):
+        assert text in saved
+    assert [problem for problem in visitor.problems if "422" not in problem] == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

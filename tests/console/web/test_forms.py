@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from console.web.config_fields import flatten
 from registry.models import ApiToken, ConfigRevision, Membership, ModelVersion, RegisteredModel, User
 from registry.services import accounts, operations
 from tests.console.conftest import PASSWORD, Cast
@@ -11,23 +12,19 @@ EDITOR = "/p/wren/models/finch/configs/new/"
 FIELDS = {
     "base": "1",
     "max_batch_size": "8",
-    "dynamic_batching": "on",
-    "preferred_batch_size": "4, 8",
-    "max_queue_delay_microseconds": "500",
-    "max_queue_size": "0",
-    "default_timeout_microseconds": "0",
-    "timeout_action": "REJECT",
-    "group-0-count": "2",
-    "group-0-kind": "KIND_CPU",
-    "group-0-gpus": "",
+    "#scheduling_choice": "dynamic_batching",
+    "dynamic_batching.preferred_batch_size": "4, 8",
+    "dynamic_batching.max_queue_delay_microseconds": "500",
+    "instance_group[0].count": "2",
+    "instance_group[0].kind": "KIND_CPU",
     "comment": "batch at 4 and 8",
 }
 
 
-def advanced() -> str:
-    from console.web.config_body import initial_of
-
-    return str(initial_of(ConfigRevision.objects.get(number=1).body)["advanced"])
+def typed(**changes: str) -> dict[str, str]:
+    """What a browser sends: the form as it is opened, and what is typed in it."""
+    opened = flatten(ConfigRevision.objects.get(number=1).body)
+    return {**opened, **FIELDS, **changes}
 
 
 def test_a_new_model_keeps_its_description_when_the_name_is_bad(cast: Cast, browse: Browse) -> None:
@@ -64,7 +61,7 @@ def test_submitting_without_files_is_refused_with_a_sentence(cast: Cast, browse:
 
 
 def test_the_config_form_stores_the_next_revision(served: Served, browse: Browse) -> None:
-    answer = browse("bob").post(EDITOR, {**FIELDS, "advanced": advanced()})
+    answer = browse("bob").post(EDITOR, typed())
     assert answer.status_code == 302
     saved = ConfigRevision.objects.get(number=2)
     assert saved.body["dynamic_batching"]["preferred_batch_size"] == [4, 8]
@@ -73,26 +70,29 @@ def test_the_config_form_stores_the_next_revision(served: Served, browse: Browse
 
 
 def test_the_config_form_marks_the_field_and_keeps_everything(served: Served, browse: Browse) -> None:
-    answer = browse("bob").post(EDITOR, {**FIELDS, "preferred_batch_size": "4, 99", "advanced": advanced()})
+    answer = browse("bob").post(EDITOR, typed(**{"dynamic_batching.preferred_batch_size": "4, 99"}))
     assert answer.status_code == 422
     assert 'value="4, 99"' in answer.text and 'value="500"' in answer.text and "batch at 4 and 8" in answer.text
-    field = answer.text.split('id="err-preferred_batch_size"')[1][:400]
+    field = answer.text.split('id="err-f-dynamic_batching-preferred_batch_size"')[1][:400]
     assert 'class="errors"' in field
     assert not ConfigRevision.objects.filter(number=2).exists()
 
 
 def test_the_config_form_reads_back_text_that_is_no_number(served: Served, browse: Browse) -> None:
-    answer = browse("bob").post(EDITOR, {**FIELDS, "max_batch_size": "many", "group-0-count": "x", "advanced": "{"})
+    answer = browse("bob").post(EDITOR, typed(**{"max_batch_size": "many", "instance_group[0].count": "x"}))
     assert answer.status_code == 422
     assert 'value="many"' in answer.text and 'value="x"' in answer.text
+    assert "“many” is not a whole number." in answer.text
 
 
 def test_checking_a_config_while_typing_stores_nothing(served: Served, browse: Browse) -> None:
     path = "/p/wren/models/finch/configs/check/"
-    good = browse("bob").post(path, {**FIELDS, "advanced": advanced()}, headers={"HX-Request": "true"})
-    bad = browse("bob").post(path, {**FIELDS, "advanced": "not json"}, headers={"HX-Request": "true"})
+    good = browse("bob").post(path, typed(), headers={"HX-Request": "true"})
+    contrary = typed(**{"#scheduling_choice": "sequence_batching", "response_cache.enable": "on"})
+    bad = browse("bob").post(path, contrary, headers={"HX-Request": "true"})
     assert 'data-testid="config-ok"' in good.text and "preferred_batch_size" in good.text
-    assert 'id="err-advanced"' in bad.text and "not JSON" in bad.text
+    sentence = bad.text.split('data-for="err-f-response_cache-enable"')[1][:400]
+    assert "with sequence batching scheduler. Please disable the response cache." in sentence
     assert ConfigRevision.objects.count() == 1
 
 
