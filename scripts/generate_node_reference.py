@@ -12,6 +12,7 @@ from pathlib import Path
 from serving_node.cli.flags import ALIASES, GROUPS, Flag
 from serving_node.contract.fields import FIELDS, FieldSpec, Kind, Shape
 from serving_node.contract.fields import Group as FieldGroup
+from serving_node.observability.delay_state import DelayState
 from serving_node.observability.families import Family
 from serving_node.observability.host import GpuReading, HostProbe, gpu_families
 from serving_node.observability.metrics import FIRST_RESPONSE, ModelSeries, model_families
@@ -185,6 +186,7 @@ def metrics_page() -> str:
     """Return the page about metrics."""
     reading = GpuReading("", "", 0.0, 0, 0, 0.0, 0.0, 0.0)
     statistics = ModelStatistics(summaries=True, first_response_bounds=(1.0,))
+    statistics.adaptive_delay = DelayState(target_ns=0)
     everything = MetricsConfig(histogram_latencies=True, summary_latencies=True)
     models = model_families([ModelSeries("m", "1", statistics, 0, 0.0)], everything)
     families = [*models, *HostProbe(gpu=False).families(), *gpu_families([reading])]

@@ -126,10 +126,11 @@ class _Gathered:
 
 
 class DynamicBatcher:
-    """Dynamic batching."""
+    """Dynamic batching. ``delay_ns``: how long a batch waits for more requests; it may be set at any time."""
 
     def __init__(self, policy: BatchPolicy) -> None:
         self._policy = policy
+        self.delay_ns = policy.max_queue_delay_ns
         self._queue = PriorityQueue(policy)
         self._largest_preferred = policy.largest_preferred
         self._tickets = 0
@@ -155,7 +156,7 @@ class DynamicBatcher:
                 break
             count, rows = self._decide(gathered, now_ns)
             if not count:
-                poll.wake_at_ns = gathered.oldest_ns + self._policy.max_queue_delay_ns
+                poll.wake_at_ns = gathered.oldest_ns + self.delay_ns
                 break
             poll.batches.append(Batch(self._queue.take(count), rows, self._tickets))
             self._tickets += 1
@@ -203,7 +204,7 @@ class DynamicBatcher:
 
     def _decide(self, found: _Gathered, now_ns: int) -> tuple[int, int]:
         """Return how many requests, and rows, run now; (0, 0) means wait for more."""
-        delay = self._policy.max_queue_delay_ns
+        delay = self.delay_ns
         delay_is_over = delay > 0 and now_ns - found.oldest_ns >= delay
         if found.best_count and not delay_is_over:
             return found.best_count, found.best_rows

@@ -34,6 +34,11 @@ def dynamic_problems(config: ModelConfig) -> Iterator[ContractError]:
                 )
     if dynamic.preserve_ordering:
         yield from _ordering_problems(config)
+    target, bound = "flotilla.p99_target_microseconds", "flotilla.p99_max_delay_microseconds"
+    if bound in config.parameters and target not in config.parameters:
+        yield ContractError(
+            f"parameter '{bound}' means nothing without '{target}'", field=f"parameters[{bound}].string_value"
+        )
 
 
 def _ordering_problems(config: ModelConfig) -> Iterator[ContractError]:
