@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -18,10 +18,13 @@ from serving_node.contract.model_config import normalise, validate
 from serving_node.contract.proto.model_config_pb2 import ModelConfig, ModelInstanceGroup
 from serving_node.core.backend import BackendInstance, BackendModel, Device, DeviceKind, LoopInstance, SelfDescribing
 from serving_node.core.errors import InferenceError
+from serving_node.scheduling.host_policies import HostPolicies
 from serving_node.scheduling.instances import InstanceThread, LoopRunner
 from serving_node.scheduling.io_rules import IoRules
+from serving_node.scheduling.padding import padding
 from serving_node.scheduling.reshaping import reshaping
 from serving_node.scheduling.served_model import ServedModel
+from serving_node.scheduling.turns import Share, Turns, share_of
 from serving_node.scheduling.warmup import warm_up
 
 log = structlog.get_logger(__name__)
@@ -36,25 +39,38 @@ class Placement:
     label: str
     device: Device
     kind: Hashable
+    share: Share = field(default=Share(), compare=False)
 
 
-def placements(config: ModelConfig) -> list[Placement]:
-    """Return the instances that a normalised config asks for, in order. Passive groups have none."""
+_NO_POLICIES = HostPolicies()
+
+
+def placements(config: ModelConfig, hosts: HostPolicies = _NO_POLICIES) -> list[Placement]:
+    """Return the instances that a normalised config asks for, in order. Passive groups have none.
+
+    Raises:
+        InferenceError: INVALID_ARG, the host policy of a group makes no sense.
+    """
     found: list[Placement] = []
     for group in config.instance_group:
         if group.passive:
             continue
         count = max(1, group.count)
         if group.kind == ModelInstanceGroup.KIND_GPU:
-            devices = [Device(DeviceKind.GPU, index) for index in group.gpus for _ in range(count)]
+            gpus = [Device(DeviceKind.GPU, index, hosts.of(group, index)) for index in group.gpus]
+            devices = [device for device in gpus for _ in range(count)]
         else:
-            devices = [Device()] * count
+            is_model = group.kind == ModelInstanceGroup.KIND_MODEL
+            devices = [Device(DeviceKind.MODEL if is_model else DeviceKind.CPU, 0, hosts.of(group, None))] * count
         kind = ModelInstanceGroup()
         kind.CopyFrom(group)
-        for field in ("name", "count", "gpus"):
-            kind.ClearField(field)
+        for left_out in ("name", "count", "gpus"):
+            kind.ClearField(left_out)
         signature = kind.SerializeToString(deterministic=True)
-        found += [Placement(f"{group.name}_{n}", device, (signature, device)) for n, device in enumerate(devices)]
+        found += [
+            Placement(f"{group.name}_{n}", device, (signature, device), share_of(group, device))
+            for n, device in enumerate(devices)
+        ]
     return found
 
 
@@ -104,8 +120,10 @@ class Resizer:
         gpu_count: int,
         scheduler: InstanceScheduler,
         runners: Sequence[Runner],
-        runner: Callable[[str, BackendInstance | LoopInstance], Runner],
+        runner: Callable[[Placement, BackendInstance | LoopInstance], Runner],
         served: ServedModel,
+        hosts: HostPolicies = _NO_POLICIES,
+        turns: Turns | None = None,
     ) -> None:
         self._model = model
         self._rules = rules
@@ -114,14 +132,22 @@ class Resizer:
         self._scheduler = scheduler
         self._runner = runner
         self._served = served
-        self._current = list(zip(placements(served.config), runners, strict=True))
+        self._hosts = hosts
+        self._turns = turns
+        self._current = list(zip(placements(served.config, hosts), runners, strict=True))
 
     async def resize(self, config: ModelConfig) -> None:
         """See ``ServedModel.resize``."""
         final = self._completed(config)
-        plan = steps([placement for placement, _ in self._current], placements(final))
+        plan = steps([placement for placement, _ in self._current], placements(final, self._hosts))
         made = await asyncio.to_thread(self._make, plan.make, final)
-        added = [(placement, self._runner(placement.label, instance)) for placement, instance in made]
+        added = [(placement, self._runner(placement, instance)) for placement, instance in made]
+        if self._turns is not None:
+            try:
+                self._turns.add({runner: placement.share for placement, runner in added})
+            except InferenceError:
+                await asyncio.to_thread(_close, [instance for _, instance in made])
+                raise
         removed = [self._current[position][1] for position in plan.end]
         self._scheduler.set_instances([runner for _, runner in added], removed)
         kept = [one for position, one in enumerate(self._current) if position not in plan.end]
@@ -142,7 +168,7 @@ class Resizer:
             validate(final, model_name=final.name, gpu_count=self._gpu_count, require_tensors=False)
         except ContractError as error:
             raise InferenceError(ErrorCode.INVALID_ARG, error.message) from error
-        if not placements(final):
+        if not placements(final, self._hosts):
             raise InferenceError(ErrorCode.INVALID_ARG, f"model '{final.name}' has no instance to run on")
         return final
 
@@ -153,13 +179,18 @@ class Resizer:
         made: list[tuple[Placement, BackendInstance | LoopInstance]] = []
         try:
             for placement in wanted:
-                instance = self._model.create_instance(placement.device, config, placement.label)
-                made.append((placement, reshaping(instance, self._rules)))
+                with placement.device.host.applied():
+                    instance = self._model.create_instance(placement.device, config, placement.label)
+                made.append((placement, padding(reshaping(instance, self._rules), self._rules)))
             zeros = not isinstance(self._model, SelfDescribing)
             for placement, instance in made:
                 warm_up(instance, self._rules, config, self._folder, name=placement.label, zeros=zeros)
         except BaseException:
-            for _, instance in made:
-                instance.close()
+            _close([instance for _, instance in made])
             raise
         return made
+
+
+def _close(instances: Sequence[BackendInstance | LoopInstance]) -> None:
+    for instance in instances:
+        instance.close()
