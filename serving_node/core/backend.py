@@ -60,7 +60,8 @@ class Execution:
 
     Ownership: the instance fills ``results`` with one entry for each request, in order: its tensors, its error, or
     None when its responses come apart from the batch (``LoopInstance`` only). ``parameters`` holds the response
-    parameters of those requests, by their place in the batch, that have some.
+    parameters of those requests, by their place in the batch, that have some; ``again`` the places of those that an
+    iterative model wants to run once more, whose result is None.
     Shapes: input tensors are (rows of the request, *dims); ``rows`` is the sum over requests, 1 each without batching.
     Units: monotonic nanoseconds. The instance sets ``inputs_ready_ns`` and ``computed_ns``; the scheduler the others.
     """
@@ -73,6 +74,7 @@ class Execution:
     inputs_ready_ns: int = 0
     computed_ns: int = 0
     finished_ns: int = 0
+    again: list[int] | None = None
 
 
 class BackendInstance(Protocol):

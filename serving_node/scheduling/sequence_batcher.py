@@ -8,40 +8,28 @@ Source: Triton's sequence batcher (core, sequence_batch_scheduler.cc).
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Hashable
 from dataclasses import dataclass, field
 
+from serving_node.contract.errors import ErrorCode
 from serving_node.core.errors import InferenceError
 from serving_node.core.request import InferenceRequest
 from serving_node.scheduling.batcher import Batcher, DynamicBatcher, SingleBatcher
-from serving_node.scheduling.policy import BatchPolicy
+from serving_node.scheduling.deadlines import GONE, CallerDeadlines
+from serving_node.scheduling.queue import WAITING
+from serving_node.scheduling.sequence_policy import SequencePolicy
 from serving_node.scheduling.sequence_slots import Sequence, SequenceSlots, expired_error
 
-
-@dataclass(frozen=True, slots=True)
-class SequencePolicy:
-    """The rules of a model with sequences. ``slots`` of each instance.
-
-    Direct: ``rows`` is the largest batch; with a delay a batch waits until the oldest request in it has waited that
-    long, or until the share ``minimum_utilization`` of the rows is filled. Oldest: ``batching`` is how the requests of
-    different sequences are batched, None for each alone.
-    """
-
-    slots: int
-    max_idle_ns: int
-    is_direct: bool
-    rows: int = 1
-    delay_ns: int = 0
-    minimum_utilization: float = 0.0
-    batching: BatchPolicy | None = None
+_NOBODY_WAITS = "Request timeout expired"
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row of a batch: a request in its slot, or None for a slot that has nothing to run."""
+    """One row of a batch: a request in its slot, with its sequence, or None for a slot that has nothing to run."""
 
     slot: int
     request: InferenceRequest | None
+    sequence: Sequence | None = None
 
 
 @dataclass(slots=True)
@@ -75,14 +63,25 @@ class SequenceBatcher:
     """The sequences of one model. ``push``, ``poll``, ``finished`` and ``cancel`` are everything that happens."""
 
     def __init__(self, model: str, policy: SequencePolicy, instances: int) -> None:
-        self._slots = SequenceSlots(model, instances=instances, slots=policy.slots, max_idle_ns=policy.max_idle_ns)
+        self._slots = SequenceSlots(
+            model,
+            instances=instances,
+            slots=policy.slots,
+            max_idle_ns=policy.max_idle_ns,
+            is_iterative=policy.is_iterative,
+        )
         make = _DirectRows if policy.is_direct else _OldestFirst
         self._instances: list[_DirectRows | _OldestFirst] = [
             make(number, policy, self._slots) for number in range(instances)
         ]
+        self._callers = CallerDeadlines()
         # the sequence of each request that waits, by identity
         self._of: dict[int, Sequence] = {}
-        self.pending = 0
+
+    @property
+    def pending(self) -> int:
+        """How many requests wait."""
+        return len(self._of)
 
     @property
     def conflicts(self) -> int:
@@ -94,19 +93,29 @@ class SequenceBatcher:
         """How many sequences wait for a slot."""
         return self._slots.backlog
 
+    @property
+    def seated(self) -> bool:
+        """Whether requests of a sequence that has a slot may still come."""
+        return self._slots.seated
+
+    def is_open(self, correlation_id: int | str) -> bool:
+        """Return whether a sequence of that id takes requests."""
+        return self._slots.is_open(correlation_id)
+
     def push(self, request: InferenceRequest, now_ns: int) -> None:
         """Take a request in. Raises InferenceError INVALID_ARG; see ``SequenceSlots.push``."""
         sequence = self._slots.push(request, now_ns)
-        self._of[id(request)] = sequence
-        self.pending += 1
+        self._note(request, sequence)
         if sequence.seat is not None:
             self._instances[sequence.seat.instance].seated(sequence, now_ns)
 
     def poll(self, now_ns: int, free: Collection[int]) -> SequencePoll:
         """Return what the ``free`` instances run now, at most one batch each, and what waited too long."""
         poll = SequencePoll()
+        if self._callers.entries:
+            self._give_up(now_ns, poll)
         for sequence in self._slots.expire(now_ns):
-            self._fail(sequence, expired_error(), poll)
+            poll.failed += [(request, expired_error()) for request in self._taken(sequence)]
         for sequence in self._slots.end_idle(now_ns):
             assert sequence.seat is not None
             self._instances[sequence.seat.instance].closed(sequence, now_ns)
@@ -115,14 +124,35 @@ class SequenceBatcher:
             if batch is not None:
                 poll.batches.append(batch)
                 for request in batch.requests:
+                    request.queue_state = GONE
                     del self._of[id(request)]
-                    self.pending -= 1
         poll.wake_by(self._slots.next_ns())
         return poll
 
-    def finished(self, batch: SequenceBatch, now_ns: int) -> None:
-        """Note that a batch has run; the next requests of its sequences may follow."""
-        self._instances[batch.instance].finished(batch, now_ns)
+    def finished(
+        self, batch: SequenceBatch, now_ns: int, again: Collection[InferenceRequest] = ()
+    ) -> list[InferenceRequest]:
+        """Note that a batch has run; the next requests of its sequences may follow.
+
+        Those ``again`` are to run once more, of an iterative model, and now wait, in front of their sequences; returned
+        are those whose sequence is not here any more.
+        """
+        instance = self._instances[batch.instance]
+        lost: list[InferenceRequest] = []
+        for row in batch.rows:
+            if row.request is None or row.sequence is None:
+                continue
+            comes = any(row.request is one for one in again)
+            if comes and row.sequence.seat is not None:
+                row.request.sequence_start = False
+                row.request.queued_ns = row.sequence.last_ns = now_ns
+                row.sequence.queue.appendleft(row.request)
+                self._note(row.request, row.sequence)
+            elif comes:
+                lost.append(row.request)
+            row.sequence.busy = False
+            instance.finished(row, now_ns)
+        return lost
 
     def cancel(self, request: InferenceRequest, now_ns: int) -> list[InferenceRequest]:
         """Forget a waiting request and those behind it in its sequence, which is over; return them.
@@ -138,9 +168,7 @@ class SequenceBatcher:
             sequence.queue.clear()
             for instance in self._instances:
                 instance.withdraw(request, now_ns)
-        for one in gone:
-            del self._of[id(one)]
-        self.pending -= len(gone)
+        self._forget(gone)
         self._slots.close(sequence)
         if sequence.seat is not None:
             self._instances[sequence.seat.instance].closed(sequence, now_ns)
@@ -148,21 +176,62 @@ class SequenceBatcher:
             self._slots.leave(sequence)
         return gone
 
+    def abandon(self, number: int) -> list[InferenceRequest]:
+        """End the sequences of an instance that cannot run for a while, and give its slots to nobody till ``restore``.
+
+        Returns what waited for the instance.
+        """
+        self._slots.park(number)
+        handed, ended = self._instances[number].clear()
+        gone = [*handed, *(request for sequence in ended for request in sequence.queue)]
+        for sequence in ended:
+            sequence.queue.clear()
+            self._slots.leave(sequence)
+        self._forget(gone)
+        return gone
+
+    def restore(self, number: int, now_ns: int) -> None:
+        """Let sequences come to an instance that can run again."""
+        for sequence in self._slots.unpark(number):
+            self._instances[number].seated(sequence, now_ns)
+
     def take_all(self) -> list[InferenceRequest]:
-        """Remove and return everything that waits. Nothing may be pushed afterwards."""
-        waiting = [request for sequence in dict.fromkeys(self._of.values()) for request in sequence.queue]
-        for instance in self._instances:
-            waiting += instance.take_all()
-        self._of.clear()
-        self.pending = 0
+        """End all sequences and return everything that waits."""
+        waiting: list[InferenceRequest] = []
+        for number in range(len(self._instances)):
+            waiting += self.abandon(number)
+        for sequence in list(dict.fromkeys(self._of.values())):
+            waiting += self._taken(sequence)
+            self._slots.leave(sequence)
         return waiting
 
-    def _fail(self, sequence: Sequence, error: InferenceError, poll: SequencePoll) -> None:
-        for request in sequence.queue:
-            del self._of[id(request)]
-            poll.failed.append((request, error))
-        self.pending -= len(sequence.queue)
+    def _note(self, request: InferenceRequest, sequence: Sequence) -> None:
+        request.queue_state = WAITING
+        self._of[id(request)] = sequence
+        if request.deadline_ns:
+            self._callers.push(request, len(self._of))
+
+    def _give_up(self, now_ns: int, poll: SequencePoll) -> None:
+        """Fail the requests for which nobody waits any more, and those behind them."""
+        for request in self._callers.due(now_ns):
+            for one in self.cancel(request, now_ns):
+                if one is request:
+                    poll.failed.append((one, InferenceError(ErrorCode.UNAVAILABLE, _NOBODY_WAITS)))
+                else:
+                    poll.failed.append((one, InferenceError(ErrorCode.CANCELLED, "")))
+        poll.wake_by(self._callers.next_ns())
+
+    def _taken(self, sequence: Sequence) -> list[InferenceRequest]:
+        """Take everything out of the queue of a sequence."""
+        taken = list(sequence.queue)
         sequence.queue.clear()
+        self._forget(taken)
+        return taken
+
+    def _forget(self, requests: list[InferenceRequest]) -> None:
+        for request in requests:
+            request.queue_state = GONE
+            del self._of[id(request)]
 
 
 def _cut(sequence: Sequence, request: InferenceRequest) -> list[InferenceRequest]:
@@ -189,7 +258,7 @@ class _DirectRows:
 
     def closed(self, sequence: Sequence, now_ns: int) -> None:
         """No more requests will come for the sequence."""
-        if not sequence.queue:
+        if not sequence.queue and not sequence.busy:
             self._release(sequence)
 
     def poll(self, now_ns: int, poll: SequencePoll) -> SequenceBatch | None:
@@ -203,29 +272,37 @@ class _DirectRows:
             if now_ns < due_ns:
                 poll.wake_by(due_ns)
                 return None
-        key = ready[0].queue[0].batch_key
+        key = ready[0].batch_key()
         assert ready[-1].seat is not None
         rows = [self._row(slot, key) for slot in range(ready[-1].seat.slot + 1)]
         return SequenceBatch(self._number, rows)
 
-    def finished(self, batch: SequenceBatch, now_ns: int) -> None:
-        """Nothing to do: rows follow from the seats."""
+    def finished(self, row: Row, now_ns: int) -> None:
+        """An iterative sequence without another request is over; otherwise rows follow from the seats."""
+        sequence = row.sequence
+        is_here = sequence is not None and self._seats[row.slot] is sequence
+        if self._policy.is_iterative and is_here and sequence is not None and not sequence.queue:
+            self._release(sequence)
 
     def withdraw(self, request: InferenceRequest, now_ns: int) -> None:
         """Nothing to do: requests leave their sequence only when they run."""
 
-    def take_all(self) -> list[InferenceRequest]:
-        """Return nothing: all requests are with their sequences."""
-        return []
+    def clear(self) -> tuple[list[InferenceRequest], list[Sequence]]:
+        """Forget everything; return the requests that left their sequences and do not run, and the sequences."""
+        ended = [sequence for sequence in self._seats if sequence is not None]
+        self._seats = [None] * self._policy.slots
+        return [], ended
 
-    def _row(self, slot: int, key: object) -> Row:
+    def _row(self, slot: int, key: Hashable) -> Row:
         sequence = self._seats[slot]
-        if sequence is None or not sequence.queue or sequence.queue[0].batch_key != key:
+        if sequence is None or not sequence.queue or sequence.batch_key() != key:
             return Row(slot, None)
         request = sequence.queue.popleft()
-        if not sequence.is_open and not sequence.queue:
+        if self._policy.is_iterative:
+            sequence.busy = True
+        elif not sequence.is_open and not sequence.queue:
             self._release(sequence)
-        return Row(slot, request)
+        return Row(slot, request, sequence)
 
     def _release(self, sequence: Sequence) -> None:
         assert sequence.seat is not None
@@ -238,11 +315,12 @@ class _OldestFirst:
 
     def __init__(self, number: int, policy: SequencePolicy, slots: SequenceSlots) -> None:
         self._number = number
+        self._policy = policy
         self._slots = slots
         self._seats: list[Sequence | None] = [None] * policy.slots
         self._batcher: Batcher = SingleBatcher() if policy.batching is None else DynamicBatcher(policy.batching)
-        # the slot of each request that was handed on and has not run to its end, by identity
-        self._handed: dict[int, int] = {}
+        # slot and sequence of each request that was handed on and has not run to its end, by identity
+        self._handed: dict[int, tuple[int, Sequence]] = {}
         self._busy: set[int] = set()
 
     def seated(self, sequence: Sequence, now_ns: int) -> None:
@@ -261,27 +339,39 @@ class _OldestFirst:
         inner = self._batcher.poll(now_ns, 1)
         poll.wake_by(inner.wake_at_ns)
         for batch in inner.batches:
-            rows = [Row(self._handed[id(request)], request) for request in batch.requests]
+            rows = []
+            for request in batch.requests:
+                slot, sequence = self._handed[id(request)]
+                rows.append(Row(slot, request, sequence))
             return SequenceBatch(self._number, rows)
         return None
 
-    def finished(self, batch: SequenceBatch, now_ns: int) -> None:
-        """Let the next requests of the sequences in the batch follow."""
-        for request in batch.requests:
-            self._follow(request, now_ns)
+    def finished(self, row: Row, now_ns: int) -> None:
+        """Let the next request of the sequence follow."""
+        if row.request is not None:
+            self._follow(row.request, now_ns)
 
     def withdraw(self, request: InferenceRequest, now_ns: int) -> None:
         """Take back a request that was handed on and does not run yet; one that is elsewhere is no error."""
         if id(request) in self._handed and self._batcher.cancel(request):
+            self._handed[id(request)][1].busy = False
             self._follow(request, now_ns)
 
-    def take_all(self) -> list[InferenceRequest]:
-        """Return what was handed on and does not run yet."""
-        return self._batcher.take_all()
+    def clear(self) -> tuple[list[InferenceRequest], list[Sequence]]:
+        """Forget everything; return the requests that left their sequences and do not run, and the sequences."""
+        ended = [sequence for sequence in self._seats if sequence is not None]
+        self._seats = [None] * self._policy.slots
+        self._handed.clear()
+        self._busy.clear()
+        return self._batcher.take_all(), ended
 
     def _follow(self, request: InferenceRequest, now_ns: int) -> None:
-        slot = self._handed.pop(id(request))
+        slot, sequence = self._handed.pop(id(request), (-1, None))
+        if sequence is None:
+            return  # it was abandoned while it ran
         self._busy.discard(slot)
+        if self._policy.is_iterative and not sequence.queue:
+            self._slots.close(sequence)
         self._hand_on(slot, now_ns)
 
     def _hand_on(self, slot: int, now_ns: int) -> None:
@@ -291,9 +381,14 @@ class _OldestFirst:
             if sequence is None or (sequence.is_open and not sequence.queue):
                 return
             if sequence.queue:
+                key = sequence.batch_key()
                 request = sequence.queue.popleft()
+                request.batch_key = key
                 self._busy.add(slot)
-                self._handed[id(request)] = slot
+                self._handed[id(request)] = (slot, sequence)
                 self._batcher.push(request, now_ns)
+                if self._policy.is_iterative:
+                    sequence.busy = True
+                    return
             if not sequence.is_open and not sequence.queue:
                 self._seats[slot] = self._slots.leave(sequence)

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
+from typing import Any
 
 from serving_node.contract.errors import ErrorCode
-from serving_node.core.errors import InferenceError, request_error
+from serving_node.core.errors import InferenceError
 from serving_node.core.request import InferenceRequest
 
 SEQUENCE_EXPIRED = "timeout of the corresponding sequence has been expired"
@@ -40,6 +41,8 @@ class Sequence:
     """The requests of one sequence that have not left yet. ``waits`` says that it is in the backlog.
 
     ``seat`` is None before and after it has one. ``expires_ns`` is when it gives up waiting for one, 0 for never.
+    ``busy``: its request runs and may come again. ``state`` is kept here for whoever runs the requests; ``shape`` tells
+    apart states that cannot share a batch.
     """
 
     id: int | str
@@ -49,6 +52,15 @@ class Sequence:
     expires_ns: int = 0
     is_open: bool = True
     waits: bool = False
+    busy: bool = False
+    state: Any = None
+    shape: Hashable = None
+
+    def batch_key(self) -> Hashable:
+        """Return what must be equal for its next request to share a batch with others."""
+        request = self.queue[0]
+        shape = None if request.sequence_start else self.shape
+        return request.batch_key if shape is None else (request.batch_key, shape)
 
 
 class SequenceSlots:
@@ -57,11 +69,15 @@ class SequenceSlots:
     ``conflicts`` counts sequences that began under the id of one that was still open; Triton goes on with that one.
     """
 
-    def __init__(self, model: str, *, instances: int, slots: int, max_idle_ns: int) -> None:
+    def __init__(self, model: str, *, instances: int, slots: int, max_idle_ns: int, is_iterative: bool) -> None:
         self._model = model
         self._max_idle_ns = max_idle_ns
+        self._is_iterative = is_iterative
+        self._numbers = 0
         self._free = [Seat(slot, instance) for slot in range(slots) for instance in range(instances)]
         heapq.heapify(self._free)
+        # the free seats of instances that cannot run for a while
+        self._parked: dict[int, list[Seat]] = {}
         self._open: dict[int | str, Sequence] = {}
         # in the order of arrival; a dict, because sequences leave from the middle
         self._backlog: dict[Sequence, None] = {}
@@ -74,8 +90,19 @@ class SequenceSlots:
         """How many sequences wait for a slot."""
         return len(self._backlog)
 
+    @property
+    def seated(self) -> bool:
+        """Whether requests of a sequence that has a seat may still come."""
+        return any(sequence.seat is not None for sequence in self._open.values())
+
+    def is_open(self, correlation_id: int | str) -> bool:
+        """Return whether a sequence of that id takes requests."""
+        return correlation_id in self._open
+
     def push(self, request: InferenceRequest, now_ns: int) -> Sequence:
         """Append a request to its sequence, which may begin with it and may get a seat at once.
+
+        One without an id is a sequence of its own where the model is iterative.
 
         Raises:
             InferenceError: INVALID_ARG, the batch size is not 1, there is no correlation id, or START is missing.
@@ -88,7 +115,7 @@ class SequenceSlots:
                     f"inference request for sequence {request.sequence_id} to model '{self._model}' must specify the"
                     " START flag on the first request of the sequence"
                 )
-                raise request_error(ErrorCode.INVALID_ARG, request.id, sentence)
+                raise InferenceError(ErrorCode.INVALID_ARG, sentence)
             sequence = self._begin(request.sequence_id, now_ns)
         elif request.sequence_start:
             self.conflicts += 1
@@ -118,6 +145,24 @@ class SequenceSlots:
             del self._backlog[sequence]
             sequence.waits = False
             return None
+        if seat.instance in self._parked:
+            self._parked[seat.instance].append(seat)
+            return None
+        return self._give(seat)
+
+    def park(self, instance: int) -> None:
+        """Give no seat of an instance to anybody until it is unparked."""
+        if instance not in self._parked:
+            self._parked[instance] = [seat for seat in self._free if seat.instance == instance]
+            self._free = [seat for seat in self._free if seat.instance != instance]
+            heapq.heapify(self._free)
+
+    def unpark(self, instance: int) -> list[Sequence]:
+        """Give the seats of an instance to whoever waits; return the sequences that have one now."""
+        given = [self._give(seat) for seat in sorted(self._parked.pop(instance, []))]
+        return [sequence for sequence in given if sequence is not None]
+
+    def _give(self, seat: Seat) -> Sequence | None:
         following = next(iter(self._backlog), None)
         if following is None:
             heapq.heappush(self._free, seat)
@@ -131,11 +176,11 @@ class SequenceSlots:
         ended: list[Sequence] = []
         for sequence in self._idle.take(now_ns):
             due_ns = sequence.last_ns + self._max_idle_ns
-            if due_ns <= now_ns and sequence.seat is not None:
+            if due_ns <= now_ns and sequence.seat is not None and not sequence.busy:
                 self.close(sequence)
                 ended.append(sequence)
             else:
-                # one that waits for a seat is not idle: it is looked at again when it may have one
+                # one that waits for a seat, or for its next pass, is not idle: it is looked at again later
                 self._idle.add(max(due_ns, now_ns + self._max_idle_ns // _CHECKS_PER_IDLE + 1), sequence)
         return ended
 
@@ -158,10 +203,18 @@ class SequenceSlots:
                 f"inference request to model '{self._model}' must specify batch-size 1 due to requirements of sequence"
                 " batcher"
             )
+        elif not request.sequence_id and self._is_iterative:
+            request.sequence_id, request.sequence_start = self._new_id(), True
         elif not request.sequence_id:
             sentence = f"inference request to model '{self._model}' must specify a non-zero or non-empty correlation ID"
         if sentence:
-            raise request_error(ErrorCode.INVALID_ARG, request.id, sentence)
+            raise InferenceError(ErrorCode.INVALID_ARG, sentence)
+
+    def _new_id(self) -> int:
+        self._numbers += 1
+        while self._numbers in self._open:
+            self._numbers += 1
+        return self._numbers
 
     def _begin(self, correlation_id: int | str, now_ns: int) -> Sequence:
         sequence = Sequence(correlation_id)

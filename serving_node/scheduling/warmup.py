@@ -5,6 +5,7 @@ Source: Triton's ``model_warmup`` (backend_model_instance.cc): a sample of batch
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,15 +37,18 @@ def warm_up(
     *,
     name: str,
     zeros: bool,
+    added: Sequence[Tensor] = (),
 ) -> None:
     """Run the config's warm-up samples, then with ``zeros`` one request of zeros. Blocks. ``name``: the instance's.
+
+    ``added`` are the inputs that the node itself feeds, such as the controls of sequences; a sample may have others.
 
     Raises:
         InferenceError: a sample of the config does not fit the model or failed. The request of zeros may fail: not
             every model accepts zeros.
     """
     samples = [
-        (sample, [_sample_request(sample, rules, model_directory) for _ in range(sample.batch_size)])
+        (sample, [_sample_request(sample, rules, model_directory, added) for _ in range(sample.batch_size)])
         for sample in config.model_warmup
         if sample.batch_size > 0
     ]
@@ -57,7 +61,7 @@ def warm_up(
                 raise InferenceError(ErrorCode.INVALID_ARG, sentence)
     if zeros:
         try:
-            failures = _failures(instance, [_zero_request(rules)], rules, name)
+            failures = _failures(instance, [_zero_request(rules, added)], rules, name)
         except InferenceError as error:
             failures = [error.message]
         if failures:
@@ -78,19 +82,25 @@ def _failures(
     return [result.message for result in execution.results if isinstance(result, InferenceError)]
 
 
-def _sample_request(sample: ModelWarmup, rules: IoRules, model_directory: Path) -> InferenceRequest:
+def _sample_request(
+    sample: ModelWarmup, rules: IoRules, model_directory: Path, added: Sequence[Tensor]
+) -> InferenceRequest:
     rows = (1,) if rules.max_batch_size > 0 else ()
     known = {rule.name for rule in rules.inputs}
     tensors: list[Tensor] = []
+    feeds = {tensor.name: tensor for tensor in added}
     for name, source in sorted(sample.inputs.items()):
         dims = tuple(source.dims)
         if any(dim < 0 for dim in dims):
             sentence = f"warmup setting expects all variable-size dimensions are specified for input '{name}'"
             raise InferenceError(ErrorCode.INVALID_ARG, sentence)
         data = _sample_bytes(name, source, model_directory)
-        if name in known:  # others are for what the server itself adds, such as the controls of sequences
-            tensors.append(Tensor(name, wire_name(source.data_type), rows + dims, data))
-    return _checked(rules, tensors)
+        tensor = Tensor(name, wire_name(source.data_type), rows + dims, data)
+        if name in known:
+            tensors.append(tensor)
+        elif name in feeds:
+            feeds[name] = tensor
+    return _checked(rules, tensors, feeds.values())
 
 
 def _sample_bytes(name: str, source: ModelWarmup.Input, model_directory: Path) -> bytes:
@@ -116,19 +126,20 @@ def _sample_bytes(name: str, source: ModelWarmup.Input, model_directory: Path) -
     return data[:size]
 
 
-def _zero_request(rules: IoRules) -> InferenceRequest:
+def _zero_request(rules: IoRules, added: Iterable[Tensor]) -> InferenceRequest:
     rows = (1,) if rules.max_batch_size > 0 else ()
     tensors: list[Tensor] = []
     for rule in rules.inputs:
         if not rule.is_optional:
             shape = rows + tuple(1 if dim == -1 else dim for dim in rule.dims)
             tensors.append(Tensor(rule.name, rule.datatype, shape, _zero_bytes(rule.datatype, prod(shape))))
-    return _checked(rules, tensors)
+    return _checked(rules, tensors, added)
 
 
-def _checked(rules: IoRules, tensors: list[Tensor]) -> InferenceRequest:
+def _checked(rules: IoRules, tensors: list[Tensor], added: Iterable[Tensor]) -> InferenceRequest:
     request = InferenceRequest(rules.model, "", tensors, _ignore)
     rules.check(request)
+    request.inputs = [*request.inputs, *added]
     return request
 
 

@@ -16,6 +16,7 @@ from serving_node.contract.errors import ErrorCode
 from serving_node.contract.signature import ModelSignature, TensorSignature
 from serving_node.core.backend import Device, DeviceKind, Execution, ModelSource
 from serving_node.core.errors import InferenceError
+from serving_node.core.inner_calls import InnerCalls
 from serving_node.core.ragged import RaggedRules, batch_input_arrays, join_flat, ragged_rules, scatter
 from serving_node.core.request import InferenceRequest
 from serving_node.core.rows import Array, join_rows, split_rows
@@ -244,7 +245,7 @@ class OnnxRuntimeBackend:
         return OnnxModel(source, _model_path(source))
 
 
-def backend(options: Mapping[str, str]) -> OnnxRuntimeBackend:
+def backend(options: Mapping[str, str], calls: InnerCalls) -> OnnxRuntimeBackend:
     """Return the backend."""
     ort.set_default_logger_severity(_ONLY_FATAL)
     return OnnxRuntimeBackend()

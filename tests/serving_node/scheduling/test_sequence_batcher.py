@@ -12,7 +12,8 @@ from serving_node.contract.errors import ErrorCode
 from serving_node.core.errors import InferenceError
 from serving_node.core.request import InferenceRequest
 from serving_node.scheduling.policy import BatchPolicy
-from serving_node.scheduling.sequence_batcher import SequenceBatch, SequenceBatcher, SequencePolicy
+from serving_node.scheduling.sequence_batcher import SequenceBatch, SequenceBatcher
+from serving_node.scheduling.sequence_policy import SequencePolicy
 from serving_node.scheduling.sequence_slots import Sequence
 
 MS = 1_000_000
@@ -69,7 +70,7 @@ def test_a_sequence_begins_with_start(make: type) -> None:
         batcher.push(request(7), 0)
     assert caught.value.code is ErrorCode.INVALID_ARG
     assert caught.value.message == (
-        "[request id: <id_unknown>] inference request for sequence 7 to model 'm' must specify the START flag on the"
+        "inference request for sequence 7 to model 'm' must specify the START flag on the"
         " first request of the sequence"
     )
 
