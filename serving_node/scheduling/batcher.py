@@ -39,6 +39,9 @@ class Batcher(Protocol):
     def poll(self, now_ns: int, free_slots: int) -> Poll:
         """Return at most ``free_slots`` batches that must run now, and the requests whose time-out passed."""
 
+    def due_ns(self, now_ns: int) -> int | None:
+        """Return from when on a batch may run if no other request comes, None when nothing waits."""
+
     def cancel(self, request: InferenceRequest) -> bool:
         """Forget a waiting request. Returns False when it does not wait any more."""
 
@@ -92,6 +95,10 @@ class SingleBatcher:
         if callers.entries:
             poll.wake_at_ns = callers.next_ns()
         return poll
+
+    def due_ns(self, now_ns: int) -> int | None:
+        """Return ``now_ns`` while something waits."""
+        return now_ns if self._live else None
 
     def cancel(self, request: InferenceRequest) -> bool:
         """Forget a waiting request. Returns False when it does not wait any more."""
@@ -165,6 +172,13 @@ class DynamicBatcher:
         if rejection_ns is not None:
             poll.wake_at_ns = rejection_ns if poll.wake_at_ns is None else min(poll.wake_at_ns, rejection_ns)
         return poll
+
+    def due_ns(self, now_ns: int) -> int | None:
+        """Return from when on a batch may run if no other request comes, None when nothing waits."""
+        gathered = self._gather()
+        if not gathered.count:
+            return None
+        return now_ns if self._decide(gathered, now_ns)[0] else gathered.oldest_ns + self.delay_ns
 
     def cancel(self, request: InferenceRequest) -> bool:
         """Forget a waiting request. Returns False when it does not wait any more."""

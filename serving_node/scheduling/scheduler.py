@@ -268,17 +268,21 @@ class Scheduler:
             self._reject(request)
 
     def _ask(self, turns: Turns) -> None:
-        """Ask for a turn of each idle instance while requests wait. On the loop."""
+        """Ask for a turn of each idle instance while a batch is due. On the loop."""
+        now_ns = time.monotonic_ns()
         with self._lock:
-            poll = self._batcher.poll(time.monotonic_ns(), 0)
-            idle = tuple(reversed(self._idle)) if self._batcher.pending else ()
+            poll = self._batcher.poll(now_ns, 0)
+            due_ns = self._batcher.due_ns(now_ns)
+            idle = tuple(reversed(self._idle))
         for request in poll.rejected:
             self._reject(request)
-        self._set_timer(poll.wake_at_ns)
-        if idle:
+        if due_ns is not None and due_ns <= now_ns:
+            self._set_timer(poll.wake_at_ns)
             turns.ask(idle, self._take_turn)
         else:
-            self._withdraw_if_empty()
+            # who waits for a turn must not hold up others before there is a batch
+            self._set_timer(min((one for one in (poll.wake_at_ns, due_ns) if one is not None), default=None))
+            turns.withdraw(self._instances)
 
     def _take_turn(self, instance: InstanceThread | LoopRunner) -> bool:
         """Form a batch for an idle instance and start it; False when there is none. On the loop."""
@@ -292,8 +296,8 @@ class Scheduler:
             instance.give(batch)
         for request in poll.rejected:
             self._reject(request)
-        self._set_timer(poll.wake_at_ns)
-        self._withdraw_if_empty()
+        if self._turns is not None:
+            self._loop.call_soon(self._ask, self._turns)  # for what is left
         return bool(poll.batches)
 
     def _withdraw_if_empty(self) -> None:
