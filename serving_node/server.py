@@ -54,7 +54,12 @@ from serving_node.repository.polling import keep_polling
 from serving_node.repository.repository import ControlMode, ModelRepository
 from serving_node.repository.unit_steps import UnitSteps
 from serving_node.scheduling.draining import wait_for_inflight
+from serving_node.scheduling.cache_options import LocalOptions
+from serving_node.scheduling.cache_scope import ResponseCaching
 from serving_node.settings import NodeSettings, cloud_environment
+from serving_node.scheduling.host_policies import HostPolicies
+from serving_node.scheduling.response_cache import LocalCache, ResponseCache
+from serving_node.scheduling.turns import Turns
 from serving_node.wire.http1 import Http1Limits
 from serving_node.wire.http2 import KeepAlivePolicy
 from serving_node.wire.tls import ALPN_GRPC, ALPN_HTTP, TlsError, server_context
@@ -132,7 +137,8 @@ class Server:
         settings = self._settings
         _check_ports_free(settings)
         tracer = _tracer(settings)
-        loader = self._loader()
+        cache = _response_cache(settings)
+        loader = self._loader(cache)
         joined = await self._prepare_joined(loader) if settings.joined else None
         local = None if joined else await self._local_repository(loader)
         repository: DesiredState | ModelRepository | None = joined.desired if joined else local
@@ -147,7 +153,8 @@ class Server:
             gpu=settings.allow_gpu_metrics,
             pinned_bytes=settings.pinned_memory_pool_byte_size,
         )
-        metrics = MetricsFrontend(dataplane, host, settings.metrics_config())
+        cache_families = list if cache is None else cache.families
+        metrics = MetricsFrontend(dataplane, host, settings.metrics_config(), cache_families=cache_families)
         polls = settings.repository_poll_secs if settings.model_control_mode is ControlMode.POLL else 0
         self._watch_signals()
         try:
@@ -170,14 +177,16 @@ class Server:
             raise StartError(self._failure)
         return Outcome(0 if is_clean else 1, must_end_now=not is_clean or self._has_abandoned_loads)
 
+            if cache is not None:
+                await cache.close()
     # -- building
 
-    def _loader(self) -> NodeLoader:
+    def _loader(self, cache: ResponseCache | None) -> NodeLoader:
         options: dict[str, dict[str, str]] = {}
         for backend, key, value in self._settings.backend_config:
             options.setdefault(backend, {})[key] = value
         return NodeLoader(
-            Backends(options),
+            Backends(options, self._calls),
             GpuProbe(),
             self._settings.metrics_config(),
             self._calls,
@@ -190,6 +199,9 @@ class Server:
         secrets = cloud_environment()
         try:
             sources = [await asyncio.to_thread(open_source, one, secrets) for one in settings.model_repositories]
+            hosts=HostPolicies(self._settings.host_policies),
+            turns=None if self._settings.rate_limit == "off" else Turns(self._settings.rate_limit_resources),
+            caching=None if cache is None else ResponseCaching(cache, self._calls.origin),
         except PollError as error:
             raise StartError(str(error)) from error
         return ModelRepository(
@@ -489,6 +501,26 @@ def _http_tls(settings: NodeSettings) -> ssl.SSLContext | None:
             settings.http_server_cert,
             settings.http_server_key,
             root=settings.http_root_cert,
+def _response_cache(settings: NodeSettings) -> ResponseCache | None:
+    options = settings.cache_options()
+    if options is None:
+        return None
+    if options.unknown:
+        log.warning("cache.settings_unknown", settings=", ".join(options.unknown))
+    if isinstance(options, LocalOptions):
+        return LocalCache(options.size)
+    try:
+        from serving_node.scheduling.redis_cache import RedisCache
+    except ImportError as error:
+        raise StartError(
+            "a cache on a Redis server needs the package redis: pip install flotilla[cache-redis]"
+        ) from error
+    try:
+        return RedisCache(options)
+    except (OSError, ValueError) as error:
+        raise StartError(f"Failed to initialize RedisCache: {error}") from error
+
+
             mutual=settings.http_use_ssl_mutual,
             protocols=ALPN_HTTP,
         )

@@ -17,6 +17,8 @@ from serving_node.repository.cloud_credentials import VARIABLES as CLOUD_VARIABL
 from serving_node.repository.remote_location import RemoteLocation
 from serving_node.repository.repository import ControlMode
 
+from serving_node.scheduling.cache_options import CacheSetting, LocalOptions, RedisOptions, cache_options
+from serving_node.scheduling.rate_limit import Limit
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -50,6 +52,11 @@ class NodeSettings:
     join_url: str = ""
     join_token_file: Path | None = None
     state_dir: Path | None = None
+    rate_limit: str = "off"
+    rate_limit_resources: tuple[Limit, ...] = ()
+    host_policies: tuple[tuple[str, str, str], ...] = ()
+    cache_config: tuple[CacheSetting, ...] = ()
+    response_cache_byte_size: int | None = None
     node_name: str = field(default_factory=socket.gethostname)
     labels: tuple[tuple[str, str], ...] = ()
     blob_quota_bytes: int = 50 * 1024**3
@@ -164,11 +171,26 @@ class NodeSettings:
             for spec in fields(self)
             if getattr(self, spec.name) != getattr(default, spec.name)
         ]
-        # Secrets are never settings: only the file that holds the join token is named here.
+        # Of the join token only its file is a setting, and the password of a cache does not show itself.
         return f"NodeSettings({', '.join(shown)})"
 
     def check(self) -> None:
         """Refuse contradictions.
+
+    def cache_options(self, environment: Mapping[str, str] | None = None) -> LocalOptions | RedisOptions | None:
+        """Return which response cache is asked for, with credentials from TRITONCACHE_REDIS_* variables.
+
+        Raises:
+            SettingsError: one sentence.
+        """
+        settings = self.cache_config
+        if self.response_cache_byte_size is not None:
+            settings = (CacheSetting("local", "size", str(self.response_cache_byte_size)),)
+        source = os.environ if environment is None else environment  # noqa: TID251  this is the settings module
+        try:
+            return cache_options(settings, source)
+        except ValueError as error:
+            raise SettingsError(str(error)) from None
 
         Raises:
             SettingsError: one sentence.

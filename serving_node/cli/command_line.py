@@ -46,7 +46,9 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str] | None = None
             read = [flag.read(text) for text in texts]
         except ValueError as error:
             raise SettingsError(f"{source}: {error}") from None
-        if flag.instead:
+        if flag.warning:
+            notes.append(flag.warning.format(value=read[-1]))
+        elif flag.instead:
             notes.append(
                 f"Warning: '--{flag.name}' has been deprecated and will be removed in future releases. Please use"
                 f" '{flag.instead}' instead."

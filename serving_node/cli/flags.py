@@ -18,18 +18,20 @@ from serving_node.cli.reading import (
     control_mode,
     device_amount,
     header_pattern,
+    host_policy,
     integer,
     label,
     level,
-    named_setting,
     number,
     one_of,
     port_range,
     repository,
+    resource_limit,
 )
 from serving_node.frontends.restricted_access import parse_group
 from serving_node.observability.metrics_config import read_metrics_setting
 from serving_node.observability.tracing.options import read_trace_config, read_trace_level
+from serving_node.scheduling.cache_options import read_cache_setting
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,7 @@ class Flag:
     repeat: bool = False
     separator: str = ","  # between values in the environment
     instead: str = ""  # what to use, when the flag is deprecated
+    warning: str = ""  # Triton's sentence then, where it is not the usual one
     why: str = ""
     refused: bool = False
 
@@ -291,11 +294,40 @@ GROUPS: tuple[tuple[str, tuple[Flag, ...]], ...] = (
     (
         "Response cache and rate limiter",
         (
-            _idle("cache-config", named_setting, _LATER),
+            Flag(
+                "cache-config",
+                "cache_config",
+                read_cache_setting,
+                "local,size=bytes: keep answers of models with 'response_cache' in memory; or redis,host= redis,port="
+                " and more: on a Redis server; repeatable, ';' in the environment",
+                repeat=True,
+                separator=";",
+            ),
             _idle("cache-directory", str, _IN_PROCESS),
-            _idle("response-cache-byte-size", integer, _LATER),
-            _idle("rate-limit", one_of(("execution_count", "off")), _LATER),
-            _idle("rate-limit-resource", str, _LATER),
+            Flag(
+                "response-cache-byte-size",
+                "response_cache_byte_size",
+                integer,
+                "deprecated",
+                instead="--cache-config local,size=",
+                warning="Warning: '--response-cache-byte-size' has been deprecated! This will default to the 'local'"
+                " cache implementation with the provided byte size for its config. Please use '--cache-config' instead."
+                " The equivalent --cache-config CLI args would be: '--cache-config=local,size={value}'",
+            ),
+            Flag(
+                "rate-limit",
+                "rate_limit",
+                one_of(("execution_count", "off")),
+                "off, or execution_count: instances run when the resources that they name are free, those that ran"
+                " least first",
+            ),
+            Flag(
+                "rate-limit-resource",
+                "rate_limit_resources",
+                resource_limit,
+                "name:count[:device]: how much of a resource there is, on one device or on each; repeatable",
+                repeat=True,
+            ),
         ),
     ),
     (
@@ -312,7 +344,15 @@ GROUPS: tuple[tuple[str, tuple[Flag, ...]], ...] = (
             _idle("cuda-virtual-address-size", device_amount, _NO_POOL),
             _idle("min-supported-compute-capability", number, "engines choose the GPUs that they can use"),
             _idle("buffer-manager-thread-count", integer, "tensors are not copied by the server"),
-            _idle("host-policy", named_setting, _LATER),
+            Flag(
+                "host-policy",
+                "host_policies",
+                host_policy,
+                "name,cpu-cores=first-last or name,numa-node=number: where instance groups run that name this policy;"
+                " repeatable, ';' in the environment",
+                repeat=True,
+                separator=";",
+            ),
             Flag(
                 "model-load-gpu-limit",
                 "model_load_gpu_limit",

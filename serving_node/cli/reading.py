@@ -9,6 +9,8 @@ from serving_node.frontends.compression_level import CompressionLevel
 from serving_node.frontends.header_forwarding import HeaderForwarding
 from serving_node.repository.remote_location import RemoteLocation, is_remote, parse_location
 from serving_node.repository.repository import ControlMode
+from serving_node.scheduling.host_policies import SETTINGS
+from serving_node.scheduling.rate_limit import Limit
 
 TRUE = ("true", "on", "1")
 FALSE = ("false", "off", "0")
@@ -114,6 +116,34 @@ def named_setting(text: str) -> tuple[str, str, str]:
     if not name or not comma or not key or not equals:
         raise ValueError(f"'{text}' is not of the form name,key=value")
     return name, key, value
+
+
+def host_policy(text: str) -> tuple[str, str, str]:
+    """Read ``name,setting=value``. Values are read when a model uses them, as in Triton."""
+    try:
+        name, setting, value = named_setting(text)
+    except ValueError:
+        raise ValueError(f"option format is '<policy name>,<setting>=<value>'. Got {text}") from None
+    if setting not in SETTINGS:
+        known = ", ".join(f"'{one}'" for one in SETTINGS)
+        raise ValueError(f"Unsupported host policy setting '{setting}' is specified, supported settings are {known}")
+    return name, setting, value
+
+
+def resource_limit(text: str) -> Limit:
+    """Read ``name:count`` or ``name:count:device``."""
+    name, *texts = text.split(":")
+    if not 1 <= len(texts) <= 2:
+        raise ValueError(
+            f"option format is '<resource_name>:<count>:<device>' or '<resource_name>:<count>'. Got {text}"
+        )
+    numbers: list[int] = []
+    for number_text in texts:
+        try:
+            numbers.append(int(number_text))
+        except ValueError:
+            raise ValueError(f"Invalid option value. Got {number_text}") from None
+    return Limit(name, *numbers)
 
 
 def device_amount(text: str) -> tuple[int, float]:

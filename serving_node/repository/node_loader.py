@@ -15,14 +15,21 @@ from serving_node.observability.metrics import statistics_for
 from serving_node.observability.metrics_config import MetricsConfig
 from serving_node.repository.inventory import usable_gpus
 from serving_node.repository.loading import LoadOrder
+from serving_node.scheduling.cache_scope import ResponseCaching
 from serving_node.scheduling.device_limits import check_device_limits
+from serving_node.scheduling.host_policies import HostPolicies
 from serving_node.scheduling.model_loader import load_served_model
 from serving_node.scheduling.resizing import placements
 from serving_node.scheduling.served_model import ServedModel
+from serving_node.scheduling.turns import Turns
 
 
 class NodeLoader:
-    """See ``repository.loading.Loader``. ``gpu_limits``: by GPU, how full it may be when a model is loaded."""
+    """See ``repository.loading.Loader``. ``gpu_limits``: by GPU, how full it may be when a model is loaded.
+
+    ``hosts`` and ``turns``: see ``load_served_model``; all models of a node share them. ``caching`` puts
+    the response cache before models whose config asks for it.
+    """
 
     def __init__(
         self,
@@ -33,6 +40,9 @@ class NodeLoader:
         *,
         auto_complete: bool,
         gpu_limits: Mapping[int, float],
+        hosts: HostPolicies | None = None,
+        turns: Turns | None = None,
+        caching: ResponseCaching | None = None,
     ) -> None:
         self._backends = backends
         self._gpus = gpus
@@ -40,6 +50,9 @@ class NodeLoader:
         self._calls = calls
         self._auto_complete = auto_complete
         self._gpu_limits = gpu_limits
+        self._hosts = hosts
+        self._turns = turns
+        self._caching = caching
         self._gpu_count: int | None = None
 
     async def __call__(self, order: LoadOrder) -> ServedModel:
@@ -49,7 +62,7 @@ class NodeLoader:
         gpu_count = usable_gpus(order.config.backend, self._gpu_count)
         if self._gpu_limits:
             await asyncio.to_thread(self._check_limits, order, gpu_count)
-        return await load_served_model(
+        served = await load_served_model(
             name=order.name,
             version=order.version,
             version_dir=order.directory,
@@ -57,12 +70,21 @@ class NodeLoader:
             backends=self._backends,
             calls=self._calls,
             gpu_count=gpu_count,
+            hosts=self._hosts,
+            turns=self._turns,
             unit=order.unit,
             auto_complete=self._auto_complete,
             on_warming=order.on_warming,
             statistics=order.statistics,
             new_statistics=lambda config: statistics_for(config, self._metrics),
         )
+        if self._caching is not None:
+            try:
+                await self._caching.attach(served, order.directory)
+            except BaseException:
+                await served.close()
+                raise
+        return served
 
     def _check_limits(self, order: LoadOrder, gpu_count: int) -> None:
         try:

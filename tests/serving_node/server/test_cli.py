@@ -6,6 +6,7 @@ import pytest
 
 from serving_node.cli import main, parse
 from serving_node.repository.repository import ControlMode
+from serving_node.scheduling.rate_limit import EACH_DEVICE, Limit
 from serving_node.settings import NodeSettings, SettingsError
 
 
@@ -97,6 +98,17 @@ def test_parse_command_line_wins_over_environment_over_default(folder: str) -> N
         (["--model-repository={0}", "--repository-poll-secs=-1"], "must not be negative"),
         (["--model-repository={0}", "--rate-limit=sometimes"], "is not one of execution_count, off"),
         (
+            ["--model-repository={0}", "--rate-limit-resource=R1"],
+            "option format is '<resource_name>:<count>:<device>' or '<resource_name>:<count>'. Got R1",
+        ),
+        (["--model-repository={0}", "--rate-limit-resource=R1:1:2:3"], "Got R1:1:2:3"),
+        (["--model-repository={0}", "--rate-limit-resource=R1:x"], "Invalid option value. Got x"),
+        (["--model-repository={0}", "--host-policy=p,x"], "format is '<policy name>,<setting>=<value>'. Got p,x"),
+        (
+            ["--model-repository={0}", "--host-policy=p,x=1"],
+            "Unsupported host policy setting 'x' is specified, supported settings are 'numa-node', 'cpu-cores'",
+        ),
+        (
             ["--model-repository={0}", "--cache-config=local,size=1", "--response-cache-byte-size=1"],
             "Incompatible flags --response-cache-byte-size and --cache-config both provided",
         ),
@@ -115,11 +127,25 @@ def test_parse_refuses_with_a_sentence(folder: str, arguments: list[str], senten
 
 
 def test_parse_says_which_flags_have_no_effect(folder: str) -> None:
-    notes = parse([f"--model-store={folder}", "--cuda-memory-pool-byte-size=0:1", "--rate-limit", "off"], {}).notes
+    notes = parse([f"--model-store={folder}", "--cuda-memory-pool-byte-size=0:1", "--backend-directory", "b"], {}).notes
     assert notes == (
-        "--rate-limit has no effect: this node does not have that yet",
+        "--backend-directory has no effect: what it would find there is part of this node",
         "--cuda-memory-pool-byte-size has no effect: memory is not pooled by device here",
     )
+
+
+def test_parse_reads_limits_and_host_policies(folder: str) -> None:
+    read = settings(
+        f"--model-store={folder}",
+        "--rate-limit=execution_count",
+        "--rate-limit-resource=R1:4",
+        "--rate-limit-resource=R2:3:0",
+        "--host-policy=p,cpu-cores=0-1",
+        "--host-policy=p,numa-node=0",
+    )
+    assert read.rate_limit == "execution_count"
+    assert read.rate_limit_resources == (Limit("R1", 4, EACH_DEVICE), Limit("R2", 3, 0))
+    assert read.host_policies == (("p", "cpu-cores", "0-1"), ("p", "numa-node", "0"))
 
 
 def test_parse_admin_beyond_loopback_is_allowed_with_tls(tmp_path: Path) -> None:
