@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from tests.differential.ensemble_models import ENSEMBLES, PARTS, ensemble
+from tests.differential.ensemble_models import step as _step
 from tests.differential.refused_models import REFUSED
+from tests.differential.sequence_models import SEQUENCES
 from tests.differential.tensors import DATATYPES
 
 _SOURCES = Path(__file__).parent / "sources"
@@ -83,22 +86,11 @@ _REPEAT = [
     _DECOUPLED,
 ]
 _HOW = [tensor("input", "HOW", "BYTES", "1"), tensor("output", "OUT", "INT32", "1")]
+_CALLS = [tensor("input", "HOW", "BYTES", "1"), tensor("output", "OUT", "BYTES", "1")]
 
 
 def _complete(how: str, *more: str) -> list[str]:
     return [f'parameters {{ key: "how" value {{ string_value: "{how}" }} }}', *more]
-
-
-def _step(model: str, inputs: dict[str, str], outputs: dict[str, str]) -> str:
-    maps = [f'input_map {{ key: "{key}" value: "{value}" }}' for key, value in inputs.items()]
-    maps += [f'output_map {{ key: "{key}" value: "{value}" }}' for key, value in outputs.items()]
-    return f'step {{ model_name: "{model}" model_version: -1 {" ".join(maps)} }}'
-
-
-def ensemble(config: Iterable[str], *steps: str) -> Files:
-    """Return an ensemble."""
-    lines = ['platform: "ensemble"', *config, "ensemble_scheduling {", *steps, "}"]
-    return {"config.pbtxt": "\n".join(lines) + "\n", "1/.keep": ""}
 
 
 def _controls(kind: str) -> list[str]:
@@ -241,6 +233,14 @@ EXPLICIT: dict[str, Files] = {
     "sequence_direct": python("sequence", _controls("direct { }")),
     "sequence_oldest": python("sequence", _controls("oldest { max_candidate_sequences: 4 }")),
     "bls": python("bls", [tensor("input", "MODEL", "BYTES", "1"), tensor("output", "OUT", "FP32", "1, 16")]),
+    "calls": python("calls", _CALLS),
+    "calls_pair": python("calls", _CALLS, instances=2),
+    "calls_async": python("calls", [*_CALLS, *_complete("async")]),
+    "calls_early": python("calls", [*_CALLS, *_complete("early")]),
+    "calls_decoupled": python("calls", [*_CALLS, _DECOUPLED]),
+    "calls_decoupled_async": python("calls", [*_CALLS, *_complete("async"), _DECOUPLED]),
+    "calls_loaded": python("version", _versioned("version_policy { all { } }"), (1, 2)),
+    "calls_loaded_early": python("version", _versioned(""), (1,)),
     "ensemble": ensemble(
         [
             _BATCHED,
@@ -262,6 +262,9 @@ EXPLICIT: dict[str, Files] = {
         io("input", ("IN", "INT32", "1")) + io("output", ("RESULT", "INT32", "1")),
         _step("nobody", {"IN": "IN"}, {"OUT": "RESULT"}),
     ),
+    **{name: python(code, config) for name, (code, config) in PARTS.items()},
+    **ENSEMBLES,
+    **{name: python(code, config, instances=count) for name, (code, config, count) in SEQUENCES.items()},
     **REFUSED,
 }
 
@@ -276,7 +279,14 @@ POLLING: dict[str, Files] = {
     "grows": python("version", _versioned("version_policy { all { } }"), (1,)),
     "goes": python("version", _versioned(""), (1,)),
 }
-_REPOSITORIES = {"explicit": EXPLICIT, "guarded": GUARDED, "polling": POLLING}
+_COUNTS = [
+    tensor("input", "IN", "INT32", "-1, -1"),
+    *io("output", ("OUT", "INT32", "-1, -1"), ("NUMBER", "INT32", "1")),
+]
+_KEPT = python("counts", [*_COUNTS, "response_cache { enable: true }"])
+KEPT_CONFIG = _KEPT["config.pbtxt"]
+CACHING: dict[str, Files] = {"kept": _KEPT, "plain": python("counts", _COUNTS)}
+_REPOSITORIES = {"explicit": EXPLICIT, "guarded": GUARDED, "polling": POLLING, "caching": CACHING}
 
 
 def write_repository(folder: Path, profile: str) -> None:

@@ -61,7 +61,7 @@ class Player:
         return answers
 
     def _load(self, case: Case) -> None:
-        if case.profile != "explicit":
+        if case.profile not in ("explicit", "caching"):
             return
         for model in case.models:
             if case.fresh and model in self._loaded:

@@ -12,11 +12,13 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.differential.models import write_repository
+
+Write = Callable[[Path, str], None]
 
 _READY_SECONDS = 120
 # Flags of both, and those that only one has.
@@ -34,6 +36,7 @@ _FLAGS: dict[str, list[str]] = {
         "--id=guarded-server",
     ],
     "polling": ["--model-control-mode=poll", "--repository-poll-secs=1", "--exit-on-error=false"],
+    "caching": ["--model-control-mode=explicit", "--cache-config=local,size=16384"],
 }
 PROFILES = tuple(_FLAGS)
 _ONLY_NODE = ["--allow-client-shm=true"]
@@ -60,34 +63,34 @@ def oracle() -> Path | None:
 
 
 @contextlib.contextmanager
-def triton(profile: str, port: int | None = None) -> Iterator[Server]:
-    """Run a real Triton over a repository of its own."""
+def triton(profile: str, port: int | None = None, write: Write = write_repository) -> Iterator[Server]:
+    """Run a real Triton over a repository of its own, which ``write`` makes."""
     scripts = oracle()
     assert scripts is not None, "FLOTILLA_ORACLE names no folder with triton.sh"
     with _running(
-        profile, port, lambda folder, base: ["bash", str(scripts / "triton.sh"), str(folder), str(base)]
+        profile, port, write, lambda folder, base: ["bash", str(scripts / "triton.sh"), str(folder), str(base)]
     ) as s:
         yield s
 
 
 @contextlib.contextmanager
-def node(profile: str, port: int | None = None) -> Iterator[Server]:
-    """Run our node over a repository of its own."""
+def node(profile: str, port: int | None = None, write: Write = write_repository) -> Iterator[Server]:
+    """Run our node over a repository of its own, which ``write`` makes."""
 
     def command(folder: Path, base: int) -> list[str]:
         flags = [f"--{name}-port={base + offset}" for offset, name in enumerate(("http", "grpc", "metrics"))]
         flags += [f"--{name}-address=127.0.0.1" for name in ("http", "grpc", "metrics")]
         return [sys.executable, "-m", "serving_node", f"--model-repository={folder}", *flags, *_ONLY_NODE]
 
-    with _running(profile, port, command) as server:
+    with _running(profile, port, write, command) as server:
         yield server
 
 
 @contextlib.contextmanager
-def _running(profile: str, port: int | None, command: object) -> Iterator[Server]:
+def _running(profile: str, port: int | None, write: Write, command: object) -> Iterator[Server]:
     place = Path(tempfile.mkdtemp(prefix="differential-"))
     folder, log = place / "repository", place / "log"
-    write_repository(folder, profile)
+    write(folder, profile)
     base = port or free_ports()
     with log.open("wb") as output:
         arguments = [*command(folder, base), *_FLAGS[profile]]  # type: ignore[operator]

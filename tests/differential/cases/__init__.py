@@ -5,12 +5,16 @@ from __future__ import annotations
 from tests.differential.cases import (
     backend,
     bad_requests,
+    cached,
+    calls,
+    ensembles,
     infer,
     metadata,
     observing,
     other_servers,
     repository_life,
     scheduling,
+    sequences,
     shared_memory,
     transport,
 )
@@ -33,6 +37,11 @@ _CASES: dict[str, tuple[Case, ...]] = {
     "settings": observing.CASES_SETTINGS,
     "shared_memory": shared_memory.CASES,
     "queues": scheduling.CASES_QUEUES,
+    "ensembles": ensembles.CASES,
+    "ensembles_life": ensembles.CASES_LIFE,
+    "sequences": sequences.CASES,
+    "calls": calls.CASES,
+    "cached": cached.CASES,
     "later": scheduling.CASES_LATER,
     "other_servers": other_servers.CASES,
 }
