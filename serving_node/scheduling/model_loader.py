@@ -21,6 +21,7 @@ from serving_node.contract.model_config import (
     validate_before_opening,
 )
 from serving_node.contract.model_config.autocomplete_python import complete_from_model
+from serving_node.contract.model_config.scheduling_rules import batch_library_sentence
 from serving_node.contract.proto.model_config_pb2 import ModelConfig
 from serving_node.core.backend import (
     Backend,
@@ -36,6 +37,8 @@ from serving_node.core.errors import InferenceError
 from serving_node.core.inner_calls import InnerCalls, ModelCalls
 from serving_node.core.metadata import OutputClasses
 from serving_node.observability.statistics import ModelStatistics
+from serving_node.scheduling.ensemble_loader import load_ensemble
+from serving_node.scheduling.host_policies import HostPolicies
 from serving_node.scheduling.ensemble_loader import load_ensemble
 from serving_node.scheduling.host_policies import HostPolicies
 from serving_node.scheduling.adaptive_delay import delay_target
@@ -314,6 +317,7 @@ class _Loader:
 
     def open(self) -> _Opened:
         """Open the file, complete and check the config, make the instances."""
+        self._refuse_batch_library(draft)
         backend = self._backends.get(self._config.backend)
         draft = self._normalised(self._config)
         devices = [placement.device for placement in placements(draft, self.hosts)]
@@ -341,6 +345,12 @@ class _Loader:
         zeros = not isinstance(opened.model, SelfDescribing)
         added = opened.sequences.null if opened.sequences is not None else ()
         for placement, instance in opened.instances:
+    def _refuse_batch_library(self, config: ModelConfig) -> None:
+        """Refuse a library that forms batches where Triton would find and load one without being told."""
+        folders = (self._version_dir, self.folder)
+        if config.HasField("dynamic_batching") and any((folder / "batchstrategy.so").exists() for folder in folders):
+            raise InferenceError(ErrorCode.UNSUPPORTED, batch_library_sentence(self.name))
+
             warm_up(instance, opened.rules, opened.config, self.folder, name=placement.label, zeros=zeros, added=added)
 
     def _open_model(self, backend: Backend, draft: ModelConfig, devices: list[Device]) -> BackendModel:

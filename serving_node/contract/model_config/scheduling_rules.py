@@ -13,6 +13,14 @@ _CORRELATION_TYPES = (pb.TYPE_UINT64, pb.TYPE_INT64, pb.TYPE_UINT32, pb.TYPE_INT
 _PAIRS = ("int32_false_true", "fp32_false_true", "bool_false_true")
 
 
+_BATCH_LIBRARY = "TRITON_BATCH_STRATEGY_PATH"
+
+
+def batch_library_sentence(model: str) -> str:
+    """Return why a model whose batches are formed by a library of its own is refused."""
+    return f"model '{model}' wants a shared library to form its batches, which this node does not load"
+
+
 def dynamic_problems(config: ModelConfig) -> Iterator[ContractError]:
     """Yield the broken rules of ``dynamic_batching``."""
     dynamic, name = config.dynamic_batching, config.name
@@ -34,6 +42,8 @@ def dynamic_problems(config: ModelConfig) -> Iterator[ContractError]:
                 )
     if dynamic.preserve_ordering:
         yield from _ordering_problems(config)
+    if _BATCH_LIBRARY in config.parameters:
+        yield ContractError(batch_library_sentence(name), field=f"parameters[{_BATCH_LIBRARY}].string_value")
     target, bound = "flotilla.p99_target_microseconds", "flotilla.p99_max_delay_microseconds"
     if bound in config.parameters and target not in config.parameters:
         yield ContractError(
