@@ -73,6 +73,9 @@ _TRACE_FLUSH_SECONDS = 5.0
 
 
 # Ports by which requests come: closed first at the end. Metrics and administration go on to the last.
+# A terminal and a supervisor may both pass on one wish to stop.
+_SAME_WISH_SECONDS = 1.0
+
 _ENTRANCES = ("http", "grpc")
 
 
@@ -119,6 +122,7 @@ class Server:
         self._logs = logs
         self._stop = asyncio.Event()
         self._failure = ""
+        self._signalled_at = 0.0
         self._has_abandoned_loads = False
         self._pool = CodecPool()
         self._calls = InnerCalls()
@@ -366,7 +370,17 @@ class Server:
     def _watch_signals(self) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self._stop.set)
+            loop.add_signal_handler(number, self._signalled)
+
+    def _signalled(self) -> None:
+        """Stop; whoever asks again after a moment does not want to wait."""
+        if not self._stop.is_set():
+            self._signalled_at = time.monotonic()
+            self._stop.set()
+        elif time.monotonic() - self._signalled_at >= _SAME_WISH_SECONDS:
+            log.error("A second signal came. Exiting immediately.")
+            sys.stderr.flush()
+            os._exit(1)
 
     # -- stopping
 

@@ -40,6 +40,8 @@ log = structlog.get_logger(__name__)
 
 
 _UNLOAD_DRAIN_SECONDS = 300.0
+# What the end of an engine may take beyond the time for requests.
+_CLOSE_SLACK_SECONDS = 0.5
 _DUPLICATE = "model appears in two or more repositories"
 _UNLOADED = "unloaded"
 _ON_REQUEST = "unloaded, loads on first request"
@@ -125,9 +127,8 @@ class ModelRepository:
             if key in found.duplicates:
                 rows.append(IndexEntry(key.name, "", ModelState.UNAVAILABLE, _DUPLICATE))
             elif not self.table.knows(str(key)):
-                rows.append(
-                    IndexEntry(key.name, *(("", ModelState.UNAVAILABLE, _UNLOADED) if self._loads_on_request else ()))
-                )
+                unloaded = IndexEntry(key.name, "", ModelState.UNAVAILABLE, _UNLOADED)
+                rows.append(unloaded if self._loads_on_request else IndexEntry(key.name))
             else:
                 states = sorted(self.table.states(str(key)).items())
                 rows += [IndexEntry(key.name, str(version), *state) for version, state in states]
@@ -249,10 +250,9 @@ class ModelRepository:
 
     async def close(self, timeout_seconds: float) -> None:
         """Unload everything within the time."""
-        served = list(self.table.models())
-        if self._retiring:
-            await asyncio.wait(self._retiring, timeout=timeout_seconds)
-        await asyncio.gather(*(one.close(timeout_seconds) for one in served), return_exceptions=True)
+        closing = [asyncio.ensure_future(one.close(timeout_seconds)) for one in self.table.models()]
+        if closing or self._retiring:
+            await asyncio.wait({*closing, *self._retiring}, timeout=timeout_seconds + _CLOSE_SLACK_SECONDS)
         for known in self._known.values():
             local.remove(known.temporary)
         for source in self._sources:

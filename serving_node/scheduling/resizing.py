@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -97,7 +97,7 @@ def steps(current: Sequence[Placement], wanted: Sequence[Placement]) -> Steps:
     # Those that stay keep their names, which those to make must not take.
     labels = [one.label for one in wanted if one.label not in kept]
     labels += [f"{one.label}_new" for one in wanted]
-    make = [Placement(label, one.device, one.kind) for label, one in zip(labels, free, strict=False)]
+    make = [replace(one, label=label) for label, one in zip(labels, free, strict=False)]
     return Steps(tuple(end), tuple(make))
 
 

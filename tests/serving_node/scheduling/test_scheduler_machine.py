@@ -97,7 +97,7 @@ class SchedulerMachine(RuleBasedStateMachine):
     patch: pytest.MonkeyPatch
 
     @initialize(
-        policies=st.lists(st.sampled_from(sorted(POLICIES)), min_size=2, max_size=2),
+        policies=st.lists(st.sampled_from(["default", "default", *sorted(POLICIES)]), min_size=2, max_size=2),
         on_loop=st.booleans(),
         is_limited=st.booleans(),
         count=st.integers(1, 3),
@@ -307,5 +307,5 @@ class SchedulerMachine(RuleBasedStateMachine):
 def test_scheduler_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     SchedulerMachine.patch = monkeypatch
     run_state_machine_as_test(
-        SchedulerMachine, settings=settings(max_examples=40, stateful_step_count=40, deadline=None)
+        SchedulerMachine, settings=settings(max_examples=100, stateful_step_count=40, deadline=None)
     )

@@ -16,6 +16,7 @@ from serving_node.backends.loader import Backends
 from serving_node.contract.model_config import parse_pbtxt
 from serving_node.core.request import InferenceRequest, InferenceResponse, RequestedOutput
 from serving_node.core.tensor import Tensor
+from serving_node.scheduling.host_policies import HostPolicies
 from serving_node.scheduling.model_loader import load_served_model
 from serving_node.scheduling.served_model import ServedModel
 
@@ -84,7 +85,14 @@ class Models:
         return version
 
     async def load(
-        self, body: str, extra: str = "", *, name: str = "m", datatype: str = "TYPE_FP32", config: str = ""
+        self,
+        body: str,
+        extra: str = "",
+        *,
+        name: str = "m",
+        datatype: str = "TYPE_FP32",
+        config: str = "",
+        hosts: HostPolicies | None = None,
     ) -> ServedModel:
         text = config or _CONFIG.format(datatype=datatype, extra=extra)
         model = await load_served_model(
@@ -93,6 +101,7 @@ class Models:
             version_dir=self.write(body, name),
             config=parse_pbtxt(text),
             backends=self.backends,
+            hosts=hosts,
         )
         self.loaded.append(model)
         return model
