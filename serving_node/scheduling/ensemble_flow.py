@@ -125,9 +125,18 @@ class Flow:
 
     def responded(self, call: StepCall, response: InferenceResponse) -> None:
         """Go on with a response of a step."""
-        if response.final:
-            self._count(call, response)
+        if not response.final:
+            self._take(call, response)
+            return
+        self._calls.discard(call)
+        self._count(call, response)
+        try:
+            self._take(call, response)
+        finally:
+            # only now: what followed from it has found a place, or waits for one
             self._end_call(call)
+
+    def _take(self, call: StepCall, response: InferenceResponse) -> None:
         if self.is_over:
             return
         if response.error is not None:
@@ -151,13 +160,12 @@ class Flow:
         named = InferenceError(error.code, f"in ensemble '{self._ensemble.pipeline.name}', {error.message}")
         self._ensemble.respond(self, InferenceResponse("", "", error=named))
 
-    def cancel(self) -> None:
-        """Cancel the steps that run; the caller is answered when the first of them is, at once when none runs."""
+    def cancel(self) -> bool:
+        """Cancel the steps that run; return whether one does: its answer ends the flow."""
         for call in [*self._calls]:
             if call.request is not None:
                 call.request.cancel()
-        if not self._calls:
-            self.fail(InferenceError(ErrorCode.CANCELLED, ""))
+        return bool(self._calls)
 
     def _stop(self) -> None:
         self.is_over = True

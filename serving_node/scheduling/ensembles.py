@@ -79,7 +79,7 @@ class EnsembleScheduler:
             request.trace.tensors("TENSOR_QUEUE_INPUT", request.inputs)
         flow = Flow(self, request)
         self._flows.add(flow)
-        request.on_cancel = lambda _: flow.cancel()
+        request.on_cancel = lambda _: self._cancel(flow)
         # what is answered before this returns is passed on later: the caller does not expect its callback to run inside
         outer, self._beginning = self._beginning, flow
         flow.begin()
@@ -122,6 +122,11 @@ class EnsembleScheduler:
                 flow.fail(InferenceError(ErrorCode.UNAVAILABLE, STOPPED))
         if self._timer is not None:
             self._timer.cancel()
+
+    def _cancel(self, flow: Flow) -> None:
+        if not flow.cancel():
+            # answered later: the caller of cancel() does not expect its callback to run inside
+            self._loop.call_soon(flow.fail, InferenceError(ErrorCode.CANCELLED, ""))
 
     # -- what flows need
 

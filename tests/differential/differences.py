@@ -90,7 +90,7 @@ DIFFERENCES: dict[str, tuple[str, ...]] = {
         "failing-raise nothing-*",
         "passes_oldest-answer-and-again",
     ),
-    "order of the inputs that a Python model sees": ("optional-all-*", "http-seen-inputs", "pipe-look-extra-*"),
+    "order of the inputs that a Python model sees": ("optional-all-*", "http-seen-inputs"),
     "an unknown datatype beside binary data": (
         "bad-datatype-unknown-binary",
         "bad-datatype-empty-binary",
@@ -182,7 +182,7 @@ DIFFERENCES: dict[str, tuple[str, ...]] = {
         "refused-duplicate_*",
         "refused-control_is_input",
     ),
-    "failure counters of an unloaded model": ("metrics-unloaded",),
+    "failure counters of an unloaded model": ("metrics-unloaded", "pipe-metrics"),
     "an ensemble: a part of its outputs, when a step takes one of them": (
         "ensemble-skips-steps-*",
         "ensemble-id-*",
@@ -198,6 +198,11 @@ DIFFERENCES: dict[str, tuple[str, ...]] = {
         "pipe-metrics-failing",
         "pipe-queue-full-stats",
     ),
+    "an ensemble with several outputs: `sequence_id`, `sequence_start` and `sequence_end` of its answers": (
+        "ensemble-binary",
+        "pipe-sides-binary",
+    ),
+    "config of an ensemble": ("config-ensemble-http", "pipe-shown-*-config", "pipe-life-load"),
     "an ensemble that lacks several models": ("pipe-life-parts-missing",),
 }
 

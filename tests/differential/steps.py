@@ -58,6 +58,7 @@ class Stream:
     metadata: tuple[tuple[str, str], ...] = ()
     sort: bool = False
     timeout: float = 20.0
+    view: View | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,6 +57,18 @@ def _some(value: Any) -> str:
     return "some" if int(value) else "none"
 
 
+def without_finals(answer: Answer) -> Answer:
+    """Leave out of a stream's answers which of them says that it is the last, and those that say nothing else."""
+    kept = []
+    for entry in answer.get("responses", ()):
+        response = {**entry.get("infer_response", {})}
+        parameters = {**response.pop("parameters", {})}
+        parameters.pop("triton_final_response", None)
+        if "outputs" in response or "error_message" in entry:
+            kept.append({**entry, "infer_response": {**response, "parameters": parameters}})
+    return {**answer, "responses": kept} if "responses" in answer else answer
+
+
 def rows_of(*models: str) -> Any:
     """Keep the rows of a repository index that are of these models, in the order of name and version."""
 

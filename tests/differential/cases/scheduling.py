@@ -130,7 +130,7 @@ def _sequences() -> list[Case]:
         plain = http_json(model, [T("IN", "INT32", [1, 1], [1])])
 
         def case(id: str, *steps: Any, model: str = model) -> Case:
-            return Case(f"{model}-{id}", steps, (model,), waits_for=4)
+            return Case(f"{model}-{id}", steps, (model,))
 
         cases += [
             case("sum", step(model, 1, 11, start=True), step(model, 2, 11), step(model, 3, 11, end=True)),
@@ -175,22 +175,16 @@ def _sequences() -> list[Case]:
             ),
         ]
     stream = Stream((message(1, 31, start=True), message(2, 31), message(3, 31, end=True)))
-    return [*cases, Case("sequence_oldest-stream", (stream,), ("sequence_oldest",), waits_for=4)]
+    return [*cases, Case("sequence_oldest-stream", (stream,), ("sequence_oldest",))]
 
 
 def _ensembles() -> list[Case]:
     inputs = [T("A", "FP32", [2, 16], ONES * 2), T("B", "FP32", [2, 16], [2.0] * 32)]
     text = ["good", "NOT_FOUND", "raise"]
     return flat(  # type: ignore[return-value]
-        infer_cases(
-            "ensemble", "ensemble", inputs, [Out("SUM"), Out("TWICE")], models=("add_sub", "ensemble"), waits_for=4
-        ),
-        infer_cases(
-            "ensemble-one-output", "ensemble", inputs, [Out("TWICE")], models=("add_sub", "ensemble"), waits_for=4
-        ),
-        infer_cases(
-            "ensemble-skips-steps", "ensemble", inputs, [Out("SUM")], models=("add_sub", "ensemble"), waits_for=4
-        ),
+        infer_cases("ensemble", "ensemble", inputs, [Out("SUM"), Out("TWICE")], models=("add_sub", "ensemble")),
+        infer_cases("ensemble-one-output", "ensemble", inputs, [Out("TWICE")], models=("add_sub", "ensemble")),
+        infer_cases("ensemble-skips-steps", "ensemble", inputs, [Out("SUM")], models=("add_sub", "ensemble")),
         infer_cases(
             "ensemble-id",
             "ensemble",
@@ -198,15 +192,13 @@ def _ensembles() -> list[Case]:
             [Out("SUM")],
             request_id="e 1",
             models=("add_sub", "ensemble"),
-            waits_for=4,
         ),
-        infer_cases("ensemble-missing-input", "ensemble", inputs[:1], models=("add_sub", "ensemble"), waits_for=4),
+        infer_cases("ensemble-missing-input", "ensemble", inputs[:1], models=("add_sub", "ensemble")),
         infer_cases(
             "ensemble-batch-size",
             "ensemble",
             [T(t.name, "FP32", [9, 16], ONES * 9) for t in inputs],
             models=("add_sub", "ensemble"),
-            waits_for=4,
         ),
         infer_cases(
             "ensemble-unknown-output",
@@ -214,7 +206,6 @@ def _ensembles() -> list[Case]:
             inputs,
             [Out("difference")],
             models=("add_sub", "ensemble"),
-            waits_for=4,
         ),
         *(
             infer_cases(
@@ -222,7 +213,6 @@ def _ensembles() -> list[Case]:
                 "ensemble_failing",
                 [T("HOW" if how == "x" else "IN", "BYTES", [1], [how])],
                 models=("failing", "ensemble_failing"),
-                waits_for=4,
             )
             for how in text
         ),
@@ -231,7 +221,6 @@ def _ensembles() -> list[Case]:
                 f"ensemble-repeat-{count}",
                 (Stream((infer_message("ensemble_repeat", [T("IN", "INT32", [1], [count])]),)),),
                 ("repeat", "ensemble_repeat"),
-                waits_for=4,
             )
             for count in (0, 1, 3)
         ),
@@ -240,7 +229,6 @@ def _ensembles() -> list[Case]:
             "ensemble_repeat",
             [T("IN", "INT32", [1], [1])],
             models=("repeat", "ensemble_repeat"),
-            waits_for=4,
         ),
         Case(
             "ensemble-absent-model",
@@ -248,14 +236,12 @@ def _ensembles() -> list[Case]:
                 Http("POST", "/v2/repository/models/ensemble_absent/load"),
                 Http("GET", "/v2/models/ensemble_absent/ready"),
             ),
-            waits_for=4,
         ),
         Case(
             "ensemble-stats",
             (http_json("ensemble", inputs), Http("GET", "/v2/models/ensemble/stats", view=times, eventually=True)),
             ("ensemble",),
             fresh=True,
-            waits_for=4,
         ),
     )
 
@@ -265,12 +251,10 @@ def _calls_of_models() -> list[Case]:
         return [T("MODEL", "BYTES", [1], [name])]
 
     return flat(  # type: ignore[return-value]
-        infer_cases("bls", "bls", ask("add_sub"), forms=("json", "raw"), models=("add_sub", "bls"), waits_for=5),
-        infer_cases("bls-unknown", "bls", ask("nobody"), forms=("json", "raw"), models=("bls",), waits_for=5),
-        infer_cases("bls-wrong", "bls", ask("plain"), forms=("json", "raw"), models=("plain", "bls"), waits_for=5),
-        infer_cases(
-            "bls-decoupled", "bls", ask("repeat"), forms=("json", "raw"), models=("repeat", "bls"), waits_for=5
-        ),
+        infer_cases("bls", "bls", ask("add_sub"), forms=("json", "raw"), models=("add_sub", "bls")),
+        infer_cases("bls-unknown", "bls", ask("nobody"), forms=("json", "raw"), models=("bls",)),
+        infer_cases("bls-wrong", "bls", ask("plain"), forms=("json", "raw"), models=("plain", "bls")),
+        infer_cases("bls-decoupled", "bls", ask("repeat"), forms=("json", "raw"), models=("repeat", "bls")),
         infer_cases("cached", "cached", PLAIN, forms=("json", "raw")),
     )
 
