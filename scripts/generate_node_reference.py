@@ -12,6 +12,7 @@ from pathlib import Path
 from serving_node.cli.flags import ALIASES, GROUPS, Flag
 from serving_node.contract.fields import FIELDS, FieldSpec, Kind, Shape
 from serving_node.contract.fields import Group as FieldGroup
+from serving_node.observability.cache_counters import CacheCounters
 from serving_node.observability.delay_state import DelayState
 from serving_node.observability.families import Family
 from serving_node.observability.host import GpuReading, HostProbe, gpu_families
@@ -60,9 +61,9 @@ The same calls to a real Triton make the same series with the same numbers but f
 
 | With `--metrics-config` | |
 |---|---|
-| `counter_latencies=false` | leaves out the counters that end in `_duration_us` |
+| `counter_latencies=false` | leaves out the counters that end in `_duration_us`, and those of the cache by model |
 | `histogram_latencies=true` | adds `{first_response}` for decoupled models, with buckets of their `model_metrics` |
-| `summary_latencies=true` | adds the summaries (`_summary_us`) |
+| `summary_latencies=true` | adds the summaries (`_summary_us`, and those of the cache) |
 | `summary_quantiles=0.5:0.05,...` | quantiles of the summaries, each with an error that Triton allows for its rank |
 
 - Names that end in `_us` count microseconds.
@@ -70,6 +71,9 @@ The same calls to a real Triton make the same series with the same numbers but f
   `--model-namespacing`, `gpu_uuid` for a model whose instances are all on one GPU.
 - Quantiles of summaries are of the last minute and off by 1 % of their value at most, whatever error is asked for; they
   are `NaN` when nothing came in that minute. Summaries of several nodes cannot be added up: use the histograms.
+- `nv_cache_*_per_model` exist for models whose config has `response_cache`, also when the node has no cache; as in
+  Triton such models have no `nv_inference_request_summary_us`. The others of `nv_cache_*` and `flotilla_cache_*` exist
+  when the node has a cache; utilisation, entries, evictions and bytes when it is in memory, failures when on Redis.
 - `reason` is {reasons}. All four series exist from the start.
 - Histograms: classic buckets in the text format; a scraper that accepts
   `application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited` gets native ones too.
@@ -188,8 +192,11 @@ def metrics_page() -> str:
     statistics = ModelStatistics(summaries=True, first_response_bounds=(1.0,))
     statistics.adaptive_delay = DelayState(target_ns=0)
     everything = MetricsConfig(histogram_latencies=True, summary_latencies=True)
-    models = model_families([ModelSeries("m", "1", statistics, 0, 0.0)], everything)
-    families = [*models, *HostProbe(gpu=False).families(), *gpu_families([reading])]
+    cached = ModelStatistics(summaries=True, cached=True)
+    series = [ModelSeries("m", "1", statistics, 0, 0.0), ModelSeries("cached", "1", cached, 0, 0.0)]
+    counters = CacheCounters()
+    cache = [*counters.local_families(0, 1, 0, 0), *counters.families(), *counters.remote_families()]
+    families = [*model_families(series, everything), *cache, *HostProbe(gpu=False).families(), *gpu_families([reading])]
     reasons = ", ".join(f"`{reason.value}`" for reason in statistics.failures)
     rows = "\n".join(map(_metric_row, families))
     return _METRICS.format(rows=rows, reasons=reasons, first_response=FIRST_RESPONSE)

@@ -48,18 +48,18 @@ from serving_node.repository.inventory import take_inventory
 from serving_node.repository.local import PollError
 from serving_node.repository.membership import Membership, MembershipError
 from serving_node.repository.node_loader import NodeLoader
+from serving_node.repository.on_request import OnRequestModels
 from serving_node.repository.opening import open_source
 from serving_node.repository.polled import PollRules
 from serving_node.repository.polling import keep_polling
 from serving_node.repository.repository import ControlMode, ModelRepository
 from serving_node.repository.unit_steps import UnitSteps
+from serving_node.scheduling.cache_scope import CacheUnavailable, ResponseCaching, open_cache
 from serving_node.scheduling.draining import wait_for_inflight
-from serving_node.scheduling.cache_options import LocalOptions
-from serving_node.scheduling.cache_scope import ResponseCaching
-from serving_node.settings import NodeSettings, cloud_environment
 from serving_node.scheduling.host_policies import HostPolicies
-from serving_node.scheduling.response_cache import LocalCache, ResponseCache
+from serving_node.scheduling.response_cache import ResponseCache
 from serving_node.scheduling.turns import Turns
+from serving_node.settings import NodeSettings, cloud_environment
 from serving_node.wire.http1 import Http1Limits
 from serving_node.wire.http2 import KeepAlivePolicy
 from serving_node.wire.tls import ALPN_GRPC, ALPN_HTTP, TlsError, server_context
@@ -72,10 +72,10 @@ _CHATTY_LIBRARIES = ("httpx2", "httpcore2", "hpack", "urllib3")
 _TRACE_FLUSH_SECONDS = 5.0
 
 
-# Ports by which requests come: closed first at the end. Metrics and administration go on to the last.
 # A terminal and a supervisor may both pass on one wish to stop.
 _SAME_WISH_SECONDS = 1.0
 
+# Ports by which requests come: closed first at the end. Metrics and administration go on to the last.
 _ENTRANCES = ("http", "grpc")
 
 
@@ -121,8 +121,8 @@ class Server:
         self._settings = settings
         self._logs = logs
         self._stop = asyncio.Event()
-        self._failure = ""
         self._signalled_at = 0.0
+        self._failure = ""
         self._has_abandoned_loads = False
         self._pool = CodecPool()
         self._calls = InnerCalls()
@@ -147,8 +147,14 @@ class Server:
         local = None if joined else await self._local_repository(loader)
         repository: DesiredState | ModelRepository | None = joined.desired if joined else local
         assert repository is not None
+        limits = settings.on_request_limits()
         dataplane = DataPlane(
-            repository, server_name=settings.server_id, joined=settings.joined, logs=self._logs, tracer=tracer
+            repository,
+            server_name=settings.server_id,
+            joined=settings.joined,
+            logs=self._logs,
+            tracer=tracer,
+            absent=OnRequestModels(local, limits) if local is not None and limits is not None else None,
         )
         self._calls.open(dataplane)
         host = HostProbe(
@@ -174,6 +180,8 @@ class Server:
         finally:
             is_clean = await self._shut_down(dataplane, repository, joined)
             await tracer.close(_TRACE_FLUSH_SECONDS)
+            if cache is not None:
+                await cache.close()
             metrics.close()
             self._pool.close()
             self._memory.close()
@@ -181,8 +189,6 @@ class Server:
             raise StartError(self._failure)
         return Outcome(0 if is_clean else 1, must_end_now=not is_clean or self._has_abandoned_loads)
 
-            if cache is not None:
-                await cache.close()
     # -- building
 
     def _loader(self, cache: ResponseCache | None) -> NodeLoader:
@@ -196,6 +202,9 @@ class Server:
             self._calls,
             auto_complete=not self._settings.disable_auto_complete_config,
             gpu_limits=dict(self._settings.model_load_gpu_limit),
+            hosts=HostPolicies(self._settings.host_policies),
+            turns=None if self._settings.rate_limit == "off" else Turns(self._settings.rate_limit_resources),
+            caching=None if cache is None else ResponseCaching(cache, self._calls.origin),
         )
 
     async def _local_repository(self, loader: NodeLoader) -> ModelRepository:
@@ -203,9 +212,6 @@ class Server:
         secrets = cloud_environment()
         try:
             sources = [await asyncio.to_thread(open_source, one, secrets) for one in settings.model_repositories]
-            hosts=HostPolicies(self._settings.host_policies),
-            turns=None if self._settings.rate_limit == "off" else Turns(self._settings.rate_limit_resources),
-            caching=None if cache is None else ResponseCaching(cache, self._calls.origin),
         except PollError as error:
             raise StartError(str(error)) from error
         return ModelRepository(
@@ -218,6 +224,7 @@ class Server:
             load_retries=settings.model_load_retry_count,
             namespacing=settings.model_namespacing,
             rules=PollRules(settings.model_config_name, not settings.disable_auto_complete_config),
+            loads_on_request=settings.load_on_request,
         )
 
     async def _prepare_joined(self, loader: NodeLoader) -> _Joined:
@@ -507,6 +514,13 @@ def _tracer(settings: NodeSettings) -> Tracer:
         raise StartError(str(error)) from error
 
 
+def _response_cache(settings: NodeSettings) -> ResponseCache | None:
+    try:
+        return open_cache(settings.cache_options())
+    except CacheUnavailable as error:
+        raise StartError(str(error)) from error
+
+
 def _http_tls(settings: NodeSettings) -> ssl.SSLContext | None:
     if not settings.http_use_ssl or settings.http_server_cert is None or settings.http_server_key is None:
         return None
@@ -515,26 +529,6 @@ def _http_tls(settings: NodeSettings) -> ssl.SSLContext | None:
             settings.http_server_cert,
             settings.http_server_key,
             root=settings.http_root_cert,
-def _response_cache(settings: NodeSettings) -> ResponseCache | None:
-    options = settings.cache_options()
-    if options is None:
-        return None
-    if options.unknown:
-        log.warning("cache.settings_unknown", settings=", ".join(options.unknown))
-    if isinstance(options, LocalOptions):
-        return LocalCache(options.size)
-    try:
-        from serving_node.scheduling.redis_cache import RedisCache
-    except ImportError as error:
-        raise StartError(
-            "a cache on a Redis server needs the package redis: pip install flotilla[cache-redis]"
-        ) from error
-    try:
-        return RedisCache(options)
-    except (OSError, ValueError) as error:
-        raise StartError(f"Failed to initialize RedisCache: {error}") from error
-
-
             mutual=settings.http_use_ssl_mutual,
             protocols=ALPN_HTTP,
         )

@@ -16,8 +16,9 @@ import structlog
 from blake3 import blake3
 
 from serving_node.contract.digests import config_digest
+from serving_node.scheduling.cache_options import LocalOptions, RedisOptions
 from serving_node.scheduling.caching import CachedScheduler
-from serving_node.scheduling.response_cache import ResponseCache
+from serving_node.scheduling.response_cache import LocalCache, ResponseCache
 
 if TYPE_CHECKING:
     from serving_node.contract.proto.model_config_pb2 import ModelConfig
@@ -29,7 +30,32 @@ _FORMAT = b"flotilla responses 1"
 _OWNER_BYTES = 16
 _NOT_OF_THE_MODEL = frozenset({"__pycache__", ".git"})
 
+
+class CacheUnavailable(Exception):
+    """The cache that was asked for cannot be had. One sentence."""
+
+
 Origin = Callable[[], bytes | None]
+
+
+def open_cache(options: LocalOptions | RedisOptions | None) -> ResponseCache | None:
+    """Return the cache of a node, None when there are no options. On the loop. Raises CacheUnavailable."""
+    if options is None:
+        return None
+    if options.unknown:
+        log.warning("cache.settings_unknown", settings=", ".join(options.unknown))
+    if isinstance(options, LocalOptions):
+        return LocalCache(options.size)
+    try:
+        # imported late: few nodes have the package
+        from serving_node.scheduling.redis_cache import RedisCache
+    except ImportError as error:
+        sentence = "a cache on a Redis server needs the package redis: pip install flotilla[cache-redis]"
+        raise CacheUnavailable(sentence) from error
+    try:
+        return RedisCache(options)
+    except (OSError, ValueError) as error:
+        raise CacheUnavailable(f"Failed to initialize RedisCache: {error}") from error
 
 
 class ResponseCaching:

@@ -253,6 +253,32 @@ def test_summaries_are_tritons() -> None:
     assert to_protobuf(model_families([ModelSeries("m", "1", counted, 0, 0.1)], config))
 
 
+def test_models_with_a_response_cache_have_tritons_series() -> None:
+    config = model_config_pb2.ModelConfig()
+    config.response_cache.enable = True
+    metrics = MetricsConfig(summary_latencies=True, quantiles=((0.5, 0.05),))
+    cached = statistics_for(config, metrics)
+    request = InferenceRequest("m", "", [], lambda response: None, arrival_ns=0)
+    cached.record_cache_hit(request, 2 * MS, 5 * MS)
+    cached.record_cache_miss(7 * MS, 9 * MS)
+    assert (cached.success.count, cached.success.ns, cached.queue.count, cached.inference_count) == (1, 5 * MS, 1, 0)
+    plain = statistics_for(model_config_pb2.ModelConfig(), metrics)
+    series = [ModelSeries("m", "1", cached, 0, 0.1), ModelSeries("plain", "1", plain, 0, 0.1)]
+    text = to_text(model_families(series, metrics, now_ns=9 * MS)).decode()
+    labels = 'model="m",version="1"'
+    for name, value in (("num_hits", 1), ("hit_duration", 2000), ("num_misses", 1), ("miss_duration", 7000)):
+        assert f"# TYPE nv_cache_{name}_per_model counter\n" in text
+        assert f"nv_cache_{name}_per_model{{{labels}}} {value}\n" in text
+    assert f"nv_cache_hit_summary_per_model_sum{{{labels}}} 2000\n" in text
+    assert f"nv_cache_miss_summary_per_model_count{{{labels}}} 1\n" in text
+    assert 'nv_inference_request_summary_us_count{model="plain"' in text
+    assert 'nv_inference_request_summary_us_count{model="m"' not in text
+    assert 'nv_cache_num_hits_per_model{model="plain"' not in text
+    without = to_text(model_families(series, MetricsConfig(counter_latencies=False))).decode()
+    assert "nv_cache" not in without
+    assert b"nv_cache" not in to_text(model_families(series[1:], metrics))
+
+
 def test_first_responses_of_decoupled_models() -> None:
     config = model_config_pb2.ModelConfig()
     metrics = MetricsConfig(histogram_latencies=True)

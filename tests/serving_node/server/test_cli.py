@@ -6,6 +6,7 @@ import pytest
 
 from serving_node.cli import main, parse
 from serving_node.repository.repository import ControlMode
+from serving_node.scheduling.cache_options import LocalOptions, RedisOptions
 from serving_node.scheduling.rate_limit import EACH_DEVICE, Limit
 from serving_node.settings import NodeSettings, SettingsError
 
@@ -67,6 +68,9 @@ def test_parse_command_line_wins_over_environment_over_default(folder: str) -> N
         (["--model-repository={0}", "--model-control-mode=x"], "not one of none, poll, explicit"),
         (["--model-repository={0}/nowhere"], "is not a folder"),
         (["--model-repository={0}", "--load-model=a"], "--load-model needs --model-control-mode=explicit"),
+        (["--model-repository={0}", "--load-on-request=1"], "--load-on-request needs --model-control-mode=explicit"),
+        (["--model-repository={0}", "--model-memory-budget=9"], "--model-memory-budget needs --load-on-request"),
+        (["--state-dir={0}", "--load-on-request=1"], "on this one the control plane decides"),
         (
             ["--model-repository={0}", "--model-control-mode=explicit", "--load-model=*", "--load-model=a"],
             "must be the only --load-model",
@@ -222,6 +226,41 @@ def test_traces_and_metrics_are_set_by_flags_or_variables(folder: str) -> None:
 def test_traces_and_metrics_that_mean_nothing_are_refused(folder: str, flag: str) -> None:
     with pytest.raises(SettingsError, match=flag.partition("=")[0]):
         parse([f"--model-repository={folder}", flag], {})
+
+
+def test_the_response_cache_is_chosen_by_its_flag_or_the_old_one(folder: str) -> None:
+    repository = f"--model-repository={folder}"
+    assert parse([repository], {}).settings.cache_options({}) is None
+    old = parse([repository, "--response-cache-byte-size=4096"], {})
+    assert old.settings.cache_options({}) == LocalOptions(4096)
+    assert old.notes == (
+        "Warning: '--response-cache-byte-size' has been deprecated! This will default to the 'local' cache"
+        " implementation with the provided byte size for its config. Please use '--cache-config' instead. The"
+        " equivalent --cache-config CLI args would be: '--cache-config=local,size=4096'",
+    )
+    flags = ["--cache-config", "redis,host=h", "--cache-config=redis,port=7", "--cache-config=redis,password=hidden"]
+    settings = parse([repository, *flags], {}).settings
+    assert settings.cache_options({"TRITONCACHE_REDIS_USERNAME": "u"}) == RedisOptions("h", 7, "u", "hidden")
+    assert "hidden" not in repr(settings)
+    variables = {"NODE_CACHE_CONFIG": "redis,host=h;redis,port=7;redis,password=hidden"}
+    assert parse([repository], variables).settings == settings
+
+
+@pytest.mark.parametrize(
+    ("flag", "sentence"),
+    [
+        ("--cache-config=size=5", "No cache specified. --cache-config option format is"),
+        ("--cache-config=local,size", "--cache-config option format is"),
+        ("--cache-config=local,size=0", "Failed to initialize LocalCache: size is at least 1 byte"),
+        ("--cache-config=redis,host=h", "Failed to initialize RedisCache, didn't specify address."),
+        ("--cache-config=disk,size=1", "this node has no cache 'disk'"),
+        ("--response-cache-byte-size=abc", "'abc' is not a whole number"),
+        ("--response-cache-byte-size=-5", "size is at least 1 byte"),
+    ],
+)
+def test_caches_that_mean_nothing_are_refused(folder: str, flag: str, sentence: str) -> None:
+    with pytest.raises(SettingsError, match=sentence):
+        parse([f"--model-repository={folder}", flag], {}).settings.cache_options({})
 
 
 # Source: ``tritonserver --help`` of 2.51, and three that came later.
