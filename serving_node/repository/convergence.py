@@ -11,6 +11,7 @@ What it promises:
 - Only a model that serves nothing (first deployment, restart) is routed before that: as soon as one of its live
   units is ready, or any weighted unit once all others have settled.
 - A unit is unloaded only when no desired and no applied route needs it.
+- An ensemble is loaded after the models that its steps name: once they are ready, or have failed for good.
 - What failed for good is tried again only under a new generation; what failed in passing, after its ``retry_at``.
 """
 
@@ -268,9 +269,47 @@ def _advance(
             yield Verify(key[0], unit)
         elif fact.state is UnitState.VERIFYING:
             yield Stage(key[0], unit)
-        elif fact.state is UnitState.STAGED and key in needed and loads > 0:
+        elif fact.state is UnitState.STAGED and key in needed and loads > 0 and not _waits(key[0], unit, facts, wanted, needed):
             loads -= 1
             yield Load(key[0], unit)
+
+
+def models_used(unit: Unit) -> frozenset[str]:
+    """Return the names of the models that the steps of an ensemble name; none for other models."""
+    scheduling = unit.config.get("ensemble_scheduling")
+    steps = scheduling.get("step") if isinstance(scheduling, dict) else None
+    names = [step.get("model_name") for step in steps if isinstance(step, dict)] if isinstance(steps, list) else []
+    return frozenset(name for name in names if isinstance(name, str))
+
+
+def _waits(
+    name: str, unit: Unit, facts: NodeFacts, wanted: Mapping[UnitKey, Unit], needed: set[UnitKey]
+) -> bool:
+    """Tell whether a model that an ensemble names is still on its way. One that is not to be loaded at all is not."""
+    used = models_used(unit)
+    if not used:
+        return False
+    for key in needed:
+        if key[0] in used and not _uses(key[0], name, wanted):
+            fact = facts.units.get(key, UnitFacts())
+            if fact.retry_at is not None or fact.state not in _SETTLED | {UnitState.UNLOADING}:
+                return True
+    return False
+
+
+def _uses(name: str, other: str, wanted: Mapping[UnitKey, Unit]) -> bool:
+    """Tell whether a model uses another one or is it, also through others: ensembles in a circle do not wait."""
+    waiting, seen = [name], {name}
+    while waiting:
+        at = waiting.pop()
+        if at == other:
+            return True
+        for key, unit in wanted.items():
+            if key[0] == at:
+                more = models_used(unit) - seen
+                seen |= more
+                waiting += more
+    return False
 
 
 def _by_urgency(wanted: Mapping[UnitKey, Unit], applied: Mapping[str, DesiredModel]) -> list[tuple[UnitKey, Unit]]:

@@ -10,6 +10,7 @@ import rfc8785
 
 from serving_node.contract.control import Desired, DesiredModel, FileRef, Unit
 from serving_node.contract.errors import ContractError
+from serving_node.repository.convergence import models_used
 
 # Unit ids name folders on the node's disk.
 _UNIT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}\Z")
@@ -87,7 +88,7 @@ def _check_unit(unit: Unit, path: str) -> None:
         raise ContractError(f"'{unit.unit}' is not a usable unit id", field=f"{path}.unit")
     if unit.version < 1:
         raise ContractError("a version must be 1 or more", field=f"{path}.version")
-    if not unit.files:
+    if not unit.files and not models_used(unit):
         raise ContractError(f"unit '{unit.unit}' has no files", field=f"{path}.files")
     seen: set[str] = set()
     for index, file in enumerate(unit.files):

@@ -101,6 +101,7 @@ class UnitSteps:
         building = self._folder / f".{unit.unit}.building"
         try:
             shutil.rmtree(building, ignore_errors=True)
+            (building / str(unit.version)).mkdir(parents=True, mode=0o700)  # an ensemble has no files
             for file in unit.files:
                 place = building / str(unit.version) / file.path
                 place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

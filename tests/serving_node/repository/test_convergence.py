@@ -127,6 +127,41 @@ def test_plan_first_deployment_walks_all_steps_then_routes() -> None:
     assert node.serving("m") == {"u1"}
 
 
+def uses(*names: str, name: str) -> DesiredModel:
+    one = replace(unit("u1"), config={"ensemble_scheduling": {"step": [{"model_name": used} for used in names]}})
+    return DesiredModel(name, (Route("u1", 100),), (one,))
+
+
+def loads(node: Node, desired: Desired, outcome: bool = True) -> list[str]:
+    """Return the models in the order in which they are loaded."""
+    order: list[str] = []
+    for _ in range(100):
+        actions = plan(desired, node.facts(), 0.0, Limits(loads=5))
+        order += [action.name for action in actions if isinstance(action, Load)]
+        for action in actions:
+            node.start(action)
+        if not actions and not node.running:
+            return order
+        for key in list(node.running):
+            node.finish(key, ok=outcome or not isinstance(node.running[key], Load))
+    raise AssertionError("does not converge")
+
+
+def test_plan_loads_an_ensemble_after_the_models_that_it_names() -> None:
+    inner, outer = uses("m", name="inner"), uses("inner", "m", name="outer")
+    desired = Desired(1, 1, (outer, inner, model(Route("u1", 100))))
+    assert loads(Node(), desired) == ["m", "inner", "outer"]
+
+
+def test_plan_does_not_wait_for_models_that_fail_or_are_not_wanted_or_go_in_a_circle() -> None:
+    desired = Desired(1, 1, (uses("m", name="e"), model(Route("u1", 100))))
+    assert loads(Node(), desired, outcome=False) == ["m", "e"]
+    assert loads(Node(), Desired(1, 1, (uses("nobody", name="e"),))) == ["e"]
+    assert sorted(loads(Node(), Desired(1, 1, (uses("e", name="d"), uses("d", name="e"))))) == ["d", "e"]
+    idle = DesiredModel("m", (), (unit("u1"),))  # here, but not to be loaded
+    assert loads(Node(), Desired(1, 1, (uses("m", name="e"), idle))) == ["e"]
+
+
 def test_plan_replacement_keeps_old_routes_until_the_new_unit_is_ready() -> None:
     node = Node()
     node.settle(ONE)
