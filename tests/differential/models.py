@@ -286,7 +286,38 @@ _COUNTS = [
 _KEPT = python("counts", [*_COUNTS, "response_cache { enable: true }"])
 KEPT_CONFIG = _KEPT["config.pbtxt"]
 CACHING: dict[str, Files] = {"kept": _KEPT, "plain": python("counts", _COUNTS)}
-_REPOSITORIES = {"explicit": EXPLICIT, "guarded": GUARDED, "polling": POLLING, "caching": CACHING}
+
+
+def _limited(group: str) -> Files:
+    lines = ['backend: "python"', *_identity("INT32", "1"), f"instance_group {{ kind: KIND_CPU {group} }}"]
+    return {"config.pbtxt": "\n".join(lines) + "\n", "1/model.py": source("identity")}
+
+
+def _needing(*resources: str) -> Files:
+    return _limited("rate_limiter { " + " ".join(f"resources {{ {one} }}" for one in resources) + " }")
+
+
+LIMITED: dict[str, Files] = {
+    "fits": _needing('name: "R1" count: 1'),
+    "too_much": _needing('name: "R1" count: 2'),
+    "not_there": _needing('name: "R2" count: 1'),
+    "both_and_too_much": _needing('name: "R2" count: 1 global: true', 'name: "R2" count: 1'),
+    "both": _needing('name: "R3" count: 1 global: true', 'name: "R3" count: 1'),
+    "global_too": _needing('name: "R1" count: 1 global: true'),
+    "nameless": _needing("count: 1"),
+    "twice": _needing('name: "R1" count: 1', 'name: "R1" count: 1'),
+    "nothing": _needing('name: "R9" count: 0'),
+    "weighed": _limited('count: 2 rate_limiter { priority: 3 resources { name: "R1" count: 1 } }'),
+    **{f"on_{policy}": _limited(f'host_policy: "{policy}"') for policy in ("first", "one", "letter", "open", "node")},
+    "on_unknown": _limited('host_policy: "unknown"'),
+}
+_REPOSITORIES = {
+    "explicit": EXPLICIT,
+    "guarded": GUARDED,
+    "polling": POLLING,
+    "caching": CACHING,
+    "limited": LIMITED,
+}
 
 
 def write_repository(folder: Path, profile: str) -> None:

@@ -61,7 +61,7 @@ class Player:
         return answers
 
     def _load(self, case: Case) -> None:
-        if case.profile not in ("explicit", "caching"):
+        if case.profile not in ("explicit", "caching", "limited"):
             return
         for model in case.models:
             if case.fresh and model in self._loaded:

@@ -36,6 +36,17 @@ _FLAGS: dict[str, list[str]] = {
         "--id=guarded-server",
     ],
     "polling": ["--model-control-mode=poll", "--repository-poll-secs=1", "--exit-on-error=false"],
+    "limited": [
+        "--model-control-mode=explicit",
+        "--rate-limit=execution_count",
+        "--rate-limit-resource=R1:1",
+        "--rate-limit-resource=R3:2",
+        "--host-policy=first,cpu-cores=0-0",
+        "--host-policy=one,cpu-cores=1",
+        "--host-policy=letter,cpu-cores=a-1",
+        "--host-policy=open,cpu-cores=0-",
+        "--host-policy=node,numa-node=c",
+    ],
     "caching": ["--model-control-mode=explicit", "--cache-config=local,size=16384"],
 }
 PROFILES = tuple(_FLAGS)

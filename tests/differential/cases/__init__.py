@@ -9,6 +9,7 @@ from tests.differential.cases import (
     calls,
     ensembles,
     infer,
+    limited,
     metadata,
     observing,
     other_servers,
@@ -44,6 +45,7 @@ _CASES: dict[str, tuple[Case, ...]] = {
     "cached": cached.CASES,
     "later": scheduling.CASES_LATER,
     "other_servers": other_servers.CASES,
+    "limited": limited.CASES,
 }
 GROUPS = {group: with_differences(cases) for group, cases in _CASES.items()}
 ALL = tuple(case for cases in GROUPS.values() for case in cases)
