@@ -30,7 +30,7 @@ _DEAD_SLACK = 64
 class LevelQueue:
     """The queue of one priority level."""
 
-    __slots__ = ("_dead", "_deadlines", "_delayed", "_pushed", "_ready", "_reject", "live", "policy")
+    __slots__ = ("_dead", "_delayed", "_pushed", "_ready", "_reject", "_shortened", "_usual", "live", "policy")
 
     def __init__(self, policy: QueuePolicy) -> None:
         self.policy = policy
@@ -38,7 +38,9 @@ class LevelQueue:
         self._reject = policy.timeout_action is TimeoutAction.REJECT
         self._ready: deque[InferenceRequest] = deque()
         self._delayed: deque[InferenceRequest] = deque()
-        self._deadlines: list[tuple[int, int, InferenceRequest]] = []
+        # with the level's own time-out requests are due in the order of arrival; only those that shortened it are not
+        self._usual: deque[InferenceRequest] = deque()
+        self._shortened: list[tuple[int, int, InferenceRequest]] = []
         self._dead = 0
         self._pushed = 0
 
@@ -50,11 +52,15 @@ class LevelQueue:
         request.queued_ns = now_ns
         request.queue_state = WAITING
         if policy.default_timeout_ns:
-            request.queue_deadline_ns = now_ns + policy.timeout_ns(request.timeout_us)
-            self._pushed += 1
-            heapq.heappush(self._deadlines, (request.queue_deadline_ns, self._pushed, request))
+            timeout_ns = policy.timeout_ns(request.timeout_us)
+            request.queue_deadline_ns = now_ns + timeout_ns
+            if timeout_ns == policy.default_timeout_ns:
+                self._usual.append(request)
+            else:
+                self._pushed += 1
+                heapq.heappush(self._shortened, (request.queue_deadline_ns, self._pushed, request))
             # taken requests leave their deadline behind; long time-outs must not pile them (and tensors) up
-            if len(self._deadlines) > 2 * self.live + _DEAD_SLACK:
+            if len(self._usual) + len(self._shortened) > 2 * self.live + _DEAD_SLACK:
                 self._compact_deadlines()
         self._ready.append(request)
         self.live += 1
@@ -91,11 +97,7 @@ class LevelQueue:
 
     def expire(self, now_ns: int, rejected: list[InferenceRequest]) -> None:
         """Apply time-outs that are due: rejected requests go to the end of ``rejected``."""
-        deadlines = self._deadlines
-        while deadlines and deadlines[0][0] <= now_ns:
-            request = heapq.heappop(deadlines)[2]
-            if request.queue_state != WAITING:
-                continue
+        while (request := self._next_due()) is not None and request.queue_deadline_ns <= now_ns:
             if self._reject:
                 request.queue_state = GONE
                 self.live -= 1
@@ -107,12 +109,21 @@ class LevelQueue:
 
     def next_rejection_ns(self) -> int | None:
         """Return when the next request will be rejected if it still waits."""
-        deadlines = self._deadlines
-        if not self._reject:
-            return None
-        while deadlines and deadlines[0][2].queue_state != WAITING:
-            heapq.heappop(deadlines)
-        return deadlines[0][0] if deadlines else None
+        request = self._next_due() if self._reject else None
+        return None if request is None else request.queue_deadline_ns
+
+    def _next_due(self) -> InferenceRequest | None:
+        """Return the request in time whose time-out ends first. Forgets those before it that have left."""
+        usual, shortened = self._usual, self._shortened
+        while usual and usual[0].queue_state != WAITING:
+            usual.popleft()
+        while shortened and shortened[0][2].queue_state != WAITING:
+            heapq.heappop(shortened)
+        if not shortened:
+            return usual[0] if usual else None
+        if usual and usual[0].queue_deadline_ns <= shortened[0][0]:
+            return usual[0]
+        return shortened[0][2]
 
     def _bury(self, count: int) -> None:
         self._dead += count
@@ -123,8 +134,9 @@ class LevelQueue:
             self._compact_deadlines()
 
     def _compact_deadlines(self) -> None:
-        self._deadlines = [entry for entry in self._deadlines if entry[2].queue_state == WAITING]
-        heapq.heapify(self._deadlines)
+        self._usual = deque(request for request in self._usual if request.queue_state == WAITING)
+        self._shortened = [entry for entry in self._shortened if entry[2].queue_state == WAITING]
+        heapq.heapify(self._shortened)
 
 
 class PriorityQueue:

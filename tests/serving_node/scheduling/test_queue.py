@@ -88,9 +88,9 @@ def test_request_can_only_shorten_a_timeout(
 
 
 def test_requests_that_left_do_not_pile_up() -> None:
-    queue = LevelQueue(QueuePolicy(default_timeout_ns=10**12))
+    queue = LevelQueue(QueuePolicy(default_timeout_ns=10**12, allow_timeout_override=True))
     for identity in range(5_000):
-        request = make(identity)
+        request = make(identity, timeout_us=identity % 3)
         queue.push(request, identity)
         if identity % 2:
             queue.cancel(request)
@@ -98,7 +98,7 @@ def test_requests_that_left_do_not_pile_up() -> None:
             queue.take(1, [])
 
     assert len(queue._ready) <= 200
-    assert len(queue._deadlines) <= 200
+    assert len(queue._usual) + len(queue._shortened) <= 200
 
 
 def test_delayed_requests_that_left_do_not_pile_up_and_the_others_still_run() -> None:
@@ -133,3 +133,16 @@ def test_a_caller_that_stops_waiting_leaves_the_queue_whatever_the_policy() -> N
     assert queue.expire(50) == [late]
     assert queue.take(5) == [patient]
     assert queue.expire(9_000) == []
+
+
+def test_time_outs_end_in_order_whoever_shortened_his() -> None:
+    level = QueuePolicy(default_timeout_ns=10_000, allow_timeout_override=True)
+    queue = PriorityQueue(BatchPolicy(4, levels=(level,)))
+    for identity, timeout_us in ((1, 0), (2, 3), (3, 1), (4, 0)):
+        queue.push(make(identity, timeout_us=timeout_us), identity)
+
+    assert queue.next_rejection_ns() == 1003
+    assert ids(queue.expire(10_001)) == ["3", "2", "1"]
+    assert queue.next_rejection_ns() == 10_004
+    assert ids(queue.take(9)) == ["4"]
+    assert queue.next_rejection_ns() is None
