@@ -16,6 +16,7 @@ from serving_node.observability.statistics import FailureReason, ModelStatistics
 from serving_node.scheduling.instances import LoopRunner
 from serving_node.scheduling.policy import BatchPolicy
 from serving_node.scheduling.scheduler import STOPPED, Scheduler
+from tests.serving_node.scheduling.played import PlayedLoop, play_time
 
 
 class Played:
@@ -312,3 +313,30 @@ async def test_instance_that_is_being_replaced_leaves_at_once() -> None:
     scheduler.set_instances([LoopRunner("m_0_1", new)], [runner])
     assert old.detached and scheduler.ready()
     await scheduler.close(5.0)
+
+
+@pytest.mark.parametrize("policy", [None, BatchPolicy(1)])
+@pytest.mark.parametrize("depth", [1, 3])
+def test_deadlines_of_callers_fire_while_the_only_instance_is_busy(
+    monkeypatch: pytest.MonkeyPatch, policy: BatchPolicy | None, depth: int
+) -> None:
+    loop, client, instance = PlayedLoop(), Client(), Played(depth)
+    play_time(monkeypatch, loop)
+    requests = [client.request(identity) for identity in "abcdef"]
+    for milliseconds, request in zip((0, 0, 0, 30, 10, 0), requests, strict=True):
+        request.deadline_ns = round((loop.now + milliseconds / 1000) * 1e9) if milliseconds else 0
+
+    async def begin() -> None:
+        scheduler, _ = make(instance, policy=policy)
+        for request in requests:
+            scheduler.submit(request)
+
+    loop.run_until_complete(begin())
+    loop.advance(0.009)
+    assert client.ids == []
+    loop.advance(0.002)
+    assert client.ids == ["e"]
+    loop.advance(0.030)
+    assert client.ids == ["e", "d"]
+    assert {str(response.error) for response in client.responses} == {"Request timeout expired"}
+    loop.close()
