@@ -269,9 +269,10 @@ def _advance(
             yield Verify(key[0], unit)
         elif fact.state is UnitState.VERIFYING:
             yield Stage(key[0], unit)
-        elif fact.state is UnitState.STAGED and key in needed and loads > 0 and not _waits(key[0], unit, facts, wanted, needed):
-            loads -= 1
-            yield Load(key[0], unit)
+        elif fact.state is UnitState.STAGED and key in needed and loads > 0:
+            if not _waits(key[0], unit, facts, wanted, needed):
+                loads -= 1
+                yield Load(key[0], unit)
 
 
 def models_used(unit: Unit) -> frozenset[str]:

@@ -7,7 +7,6 @@ all old ones stay. Source: Triton's model management documentation, and what a r
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
@@ -16,23 +15,23 @@ from pathlib import Path
 import structlog
 
 from serving_node.contract.errors import ErrorCode
-from serving_node.contract.proto import model_config_pb2
 from serving_node.contract.states import ModelState
 from serving_node.core.errors import InferenceError
-from serving_node.core.inner_calls import from_a_load
 from serving_node.core.metadata import IndexEntry
 from serving_node.core.request import InferenceRequest
 from serving_node.repository import local
 from serving_node.repository.dependencies import Dependencies
-from serving_node.repository.known_model import KnownModel, LoadFailure, with_code
-from serving_node.repository.loading import Loader, LoadOrder
+from serving_node.repository.folders import Folders
+from serving_node.repository.known_model import KnownModel, LoadFailure
+from serving_node.repository.loading import Loader
 from serving_node.repository.local import PollError
-from serving_node.repository.model_folder import Changes, Found, ModelId, changes
+from serving_node.repository.model_folder import ModelId
 from serving_node.repository.name_locks import NameLocks
 from serving_node.repository.polled import PolledModel, PollRules, poll_folder, poll_uploaded
 from serving_node.repository.serving_table import ServingTable
-from serving_node.repository.sources import LocalSource, Source
+from serving_node.repository.sources import Source
 from serving_node.repository.used_models import UsedModel, check_ensemble
+from serving_node.repository.version_loads import VersionLoads, resize
 from serving_node.repository.version_policy import select_versions
 from serving_node.scheduling.served_model import ServedModel
 
@@ -76,14 +75,11 @@ class ModelRepository:
         rules: PollRules | None = None,
         loads_on_request: bool = False,
     ) -> None:
-        sources = (LocalSource(one) if isinstance(one, Path) else one for one in repositories)
-        self._sources = tuple({source.name: source for source in sources}.values())
-        self._loader = loader
+        self._folders = Folders(repositories, namespacing=namespacing, config_name=(rules or PollRules()).config_name)
+        self._versions = VersionLoads(loader, parallel_loads, load_retries)
         self._mode = mode
         self._load_at_start = tuple(load_at_start)
         self._strict = strict_readiness
-        self._slots = asyncio.Semaphore(parallel_loads)
-        self._retries = load_retries
         self._namespacing = namespacing
         self._rules = rules or PollRules()
         self._loads_on_request = loads_on_request
@@ -119,7 +115,7 @@ class ModelRepository:
         A model whose folder is gone is not listed, also while it still serves.
         """
         try:
-            found = local.find_models(self._places())
+            found = self._folders.find_all()
         except PollError as error:
             raise InferenceError(ErrorCode.INTERNAL, str(error)) from error
         rows: list[IndexEntry] = []
@@ -153,8 +149,7 @@ class ModelRepository:
 
     async def _start_named(self) -> list[str]:
         try:
-            for source in self._sources:
-                await asyncio.to_thread(source.refresh_names)
+            await asyncio.to_thread(self._folders.refresh_names)
         except PollError as error:
             return [str(error)]
         outcomes = await asyncio.gather(*map(self._load_at_first, sorted(set(self._load_at_start))))
@@ -163,7 +158,9 @@ class ModelRepository:
     async def poll(self) -> list[str]:
         """Let what serves follow the repositories; return one sentence for each model that could not."""
         try:
-            found, wanted = await asyncio.to_thread(self._look)
+            found, wanted = await asyncio.to_thread(
+                self._folders.look, {key: known.times for key, known in self._known.items()}
+            )
         except PollError as error:
             # What serves goes on: a repository that cannot be read now is not an empty one.
             return [str(error)]
@@ -244,7 +241,7 @@ class ModelRepository:
 
     async def look(self, name: str) -> PolledModel | None:
         """Return a model as its folder has it; None when there is none. Raises PollError."""
-        found = await asyncio.to_thread(self._find, name)
+        found = await asyncio.to_thread(self._folders.find, name)
         path = next(iter(found.paths.values()), None)
         return None if path is None else await asyncio.to_thread(poll_folder, path, self._rules, None)
 
@@ -255,27 +252,9 @@ class ModelRepository:
             await asyncio.wait({*closing, *self._retiring}, timeout=timeout_seconds + _CLOSE_SLACK_SECONDS)
         for known in self._known.values():
             local.remove(known.temporary)
-        for source in self._sources:
-            await asyncio.to_thread(source.close)
+        await asyncio.to_thread(self._folders.close)
 
     # -- which models
-
-    def _places(self) -> list[tuple[str, Path]]:
-        return [(source.name if self._namespacing else "", source.path) for source in self._sources]
-
-    def _look(self) -> tuple[Found, Changes]:
-        """Read all repositories; return the folders and what must be done. Blocks."""
-        for source in self._sources:
-            source.refresh("")
-        found = local.find_models(self._places())
-        times = {key: local.read_times(path, self._rules.config_name) for key, path in found.paths.items()}
-        return found, changes({key: known.times for key, known in self._known.items()}, found, times)
-
-    def _find(self, name: str) -> Found:
-        """Read the folders of one name. Blocks."""
-        for source in self._sources:
-            source.refresh(name)
-        return local.locate(self._places(), name)
 
     def _identify(self, name: str) -> str:
         ids = self._ids.get(name)
@@ -409,7 +388,7 @@ class ModelRepository:
         self, name: str, config_json: str | None
     ) -> tuple[dict[ModelId, PolledModel], PollError | None]:
         """Return what must be loaded for a name, and what is wrong with the rest. Ensembles are always loaded."""
-        found = await asyncio.to_thread(self._find, name)
+        found = await asyncio.to_thread(self._folders.find, name)
         problem = PollError(_DUPLICATE) if found.duplicates else None
         if not found.paths and problem is None:
             problem = PollError("model not found in any model repository")
@@ -484,41 +463,14 @@ class ModelRepository:
         if serving is not None and serving.resize is not None and polled.temporary is None:
             is_same = known.fixed_parts.get(version) == polled.fixed_part
             if is_same and not known.times.version_differs(polled.times, version):
-                return await self._resize(serving, polled.config)
+                return await resize(serving, polled.config)
         name = str(key)
         if serving is None:
             self.table.note(name, str(version), version, ModelState.LOADING)
-        outcome: ServedModel | LoadFailure = LoadFailure(ModelState.UNAVAILABLE, "")
-        # a model that loads another one in its own loading holds a slot already: with one more it might wait for itself
-        async with contextlib.nullcontext() if from_a_load.get() else self._slots:
-            for _ in range(self._retries + 1):
-                outcome = await self._load_once(polled, version)
-                if not isinstance(outcome, LoadFailure):
-                    outcome.namespace = key.namespace
-                    break
+        outcome = await self._versions.load(polled, version)
+        if not isinstance(outcome, LoadFailure):
+            outcome.namespace = key.namespace
         return outcome
-
-    async def _load_once(self, polled: PolledModel, version: int) -> ServedModel | LoadFailure:
-        own = model_config_pb2.ModelConfig()
-        own.CopyFrom(polled.config)
-        folder = polled.folder
-        try:
-            return await self._loader(LoadOrder(folder.name, version, folder.path / str(version), own))
-        except InferenceError as error:
-            return LoadFailure(ModelState.UNAVAILABLE, with_code(error))
-        except Exception as error:
-            log.exception("model.load_crashed", model=folder.name, version=version)
-            return LoadFailure(ModelState.UNAVAILABLE, f"Internal: unexpected {type(error).__name__} while loading")
-
-    async def _resize(self, serving: ServedModel, config: model_config_pb2.ModelConfig) -> ServedModel | LoadFailure:
-        assert serving.resize is not None
-        own = model_config_pb2.ModelConfig()
-        own.CopyFrom(config)
-        try:
-            await serving.resize(own)
-        except InferenceError as error:
-            return LoadFailure(ModelState.READY, with_code(error))
-        return serving
 
     def _give_up(
         self,
