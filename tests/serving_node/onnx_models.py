@@ -77,3 +77,22 @@ def save_gather(path: Path) -> Path:
         [tensor("y", TensorProto.FLOAT, ["N", 1])],
         {"table": np.arange(4, dtype=np.float32)},
     )
+
+
+def save_accumulator(path: Path, *, rows: int | str = "N", growing: bool = False) -> Path:
+    """Sums, or with ``growing`` lines up, what it got: ``x`` and ``old`` FP32 [N, 1 or M] -> ``y`` and ``new``.
+
+    ``y`` is x times the control READY FP32 [N, 1], plus the control START.
+    """
+    float_ = TensorProto.FLOAT
+    width: int | str = "M" if growing else 1
+    join = helper.make_node("Concat", ["old", "x"], ["new"], axis=1 if rows == "N" else 0)
+    nodes = [
+        join if growing else helper.make_node("Add", ["old", "x"], ["new"]),
+        helper.make_node("Mul", ["x", "READY"], ["z"]),
+        helper.make_node("Add", ["z", "START"], ["y"]),
+    ]
+    dims = [rows] if rows == "N" else []
+    inputs = [tensor(name, float_, [*dims, 1]) for name in ("x", "READY", "START")]
+    outputs = [tensor("y", float_, [*dims, 1]), tensor("new", float_, [*dims, "K" if growing else 1])]
+    return save(path, nodes, [*inputs, tensor("old", float_, [*dims, width])], outputs)

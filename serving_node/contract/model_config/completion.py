@@ -11,6 +11,7 @@ from serving_node.contract.datatypes import data_type
 from serving_node.contract.errors import ContractError
 from serving_node.contract.model_config.padding import padding_inputs
 from serving_node.contract.model_config.platforms import fill_backend
+from serving_node.contract.model_config.state_rules import control_inputs, state_inputs, state_outputs
 from serving_node.contract.proto.model_config_pb2 import DataType, ModelConfig, ModelInput, ModelOutput
 from serving_node.contract.signature import ModelSignature, TensorSignature
 
@@ -80,7 +81,9 @@ def check_signature(config: ModelConfig, signature: ModelSignature) -> list[Cont
             )
         )
     errors += _check_side(config, "input", config.input, signature.inputs)
+    errors += _check_side(config, "input", (*control_inputs(config), *state_inputs(config)), signature.inputs)
     errors += _check_side(config, "output", config.output, signature.outputs)
+    errors += _check_side(config, "output", state_outputs(config), signature.outputs)
     return errors
 
 

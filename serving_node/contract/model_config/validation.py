@@ -15,6 +15,7 @@ from serving_node.contract.model_config.padding import padding_problems
 from serving_node.contract.model_config.path_rules import path_problems
 from serving_node.contract.model_config.platforms import ENSEMBLE_PLATFORM, known_pair
 from serving_node.contract.model_config.scheduling_rules import dynamic_problems, sequence_problems
+from serving_node.contract.model_config.state_rules import state_problems
 from serving_node.contract.model_config.tensor_rules import tensor_problems
 from serving_node.contract.parameters import parameter_problems
 from serving_node.contract.proto.model_config_pb2 import ModelConfig, ModelInstanceGroup
@@ -49,6 +50,7 @@ def problems(
     full = normalise(named, gpu_count=gpu_count)
     yield from _repository_problems(named, full, model_name)
     yield from tensor_problems(full, require_tensors=require_tensors)
+    yield from state_problems(full)
     if not full.HasField("ensemble_scheduling"):
         yield from _instance_problems(full, gpu_count)
     yield from path_problems(full)
