@@ -9,7 +9,7 @@ To add a strategy write ``scripts/scheduling_states/<name>.toml``, run ``make do
     title = "Dynamic batching"                    # what a screen reader says first
     description = "One or two sentences that say in words what the picture shows."
 
-    [states.waits]                                # boxes on a grid; column and row begin at 0
+    [states.waits]                                # boxes on a grid; column and row begin at 0, halves may be used
     at = [0, 0]                                   # [column, row]
     text = "waits"                                # lines are separated by \\n
     kind = "plain"                                # plain (default), start, end or failure
@@ -37,7 +37,7 @@ PICTURES = ROOT / "docs/images/scheduling"
 
 KINDS = ("plain", "start", "end", "failure")
 
-_COLUMN, _ROW = 250, 118
+_COLUMN, _ROW = 290, 122
 _BOX_WIDTH, _BOX_HEIGHT = 140, 52
 _MARGIN = 34
 _LINE = 15
@@ -46,7 +46,8 @@ _APART = 14
 # Its own ground and two colour schemes: it is readable on any page.
 _STYLE = """
   .ground { fill: #f8fafc; } text { fill: #0f172a; font: 13px system-ui, sans-serif; text-anchor: middle; }
-  .label { fill: #334155; font-size: 12px; paint-order: stroke; stroke: #f8fafc; stroke-width: 5px; }
+  .label { fill: #334155; font-size: 12px; }
+  .label { paint-order: stroke; stroke: #f8fafc; stroke-width: 12px; stroke-linejoin: round; }
   .box { stroke-width: 1.5px; } .plain { fill: #e2e8f0; stroke: #64748b; } .start { fill: #dbeafe; stroke: #2563eb; }
   .end { fill: #dcfce7; stroke: #16a34a; } .failure { fill: #fee2e2; stroke: #dc2626; }
   .arrow { fill: none; stroke: #64748b; stroke-width: 1.5px; } .head { fill: #64748b; }
@@ -64,8 +65,8 @@ class State:
     """One box."""
 
     text: str
-    column: int
-    row: int
+    column: float
+    row: float
     kind: str
 
     @property
@@ -137,12 +138,12 @@ def draw(strategy: Strategy) -> str:
     ids = f"{strategy.name}-title {strategy.name}-description"
     return "\n".join(
         [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
-            f' role="img" aria-labelledby="{ids}">',
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}"'
+            f' height="{height:g}" role="img" aria-labelledby="{ids}">',
             f'<title id="{strategy.name}-title">{escape(strategy.title)}</title>',
             f'<desc id="{strategy.name}-description">{escape(strategy.description)}</desc>',
             f"<style>{_STYLE}</style>",
-            f'<rect class="ground" width="{width}" height="{height}" rx="8"/>',
+            f'<rect class="ground" width="{width:g}" height="{height:g}" rx="8"/>',
             *arrows,
             *map(_box, states),
             *filter(None, labels),

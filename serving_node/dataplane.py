@@ -83,6 +83,25 @@ class Repository(Protocol):
         """Stop serving a model."""
 
 
+class Absent(Protocol):
+    """What the dataplane needs of whoever loads models on their first request."""
+
+    def take(self, request: InferenceRequest, submit: Callable[[InferenceRequest], None]) -> bool:
+        """Keep a request until its model serves, then submit it; False when it is not kept."""
+
+    def wait(self, name: str, then: Callable[[InferenceError | None], None]) -> Callable[[], None] | None:
+        """Call ``then`` when a model serves, or with why it does not; None when waiting would not help.
+
+        Returns what ends the waiting.
+        """
+
+    async def settle(self, name: str) -> None:
+        """Make room after a model was loaded by an order."""
+
+    def close(self) -> None:
+        """Load nothing any more; who waits is told so."""
+
+
 # What a client is told who wants to change a node that a control plane owns.
 MANAGED = "this node is managed by a control plane, which alone changes its models and settings"
 
@@ -103,6 +122,7 @@ class DataPlane:
         joined: bool = False,
         logs: LogControl | None = None,
         tracer: Tracer | None = None,
+        absent: Absent | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._repository = repository
@@ -112,6 +132,7 @@ class DataPlane:
         self._tracer = tracer or Tracer()
         # For frontends: what begins a request's trace, None while nothing is traced.
         self.tracing: Tracer | None = self._tracer if self._tracer.enabled else None
+        self._absent = absent
         self._stopping = False
         self._clock = clock
         # (model, version): its series when it was scraped last, and until when they are shown
@@ -120,6 +141,8 @@ class DataPlane:
     def stop(self) -> None:
         """Report the server as not ready from now on; requests are still taken until the frontends stop."""
         self._stopping = True
+        if self._absent is not None:
+            self._absent.close()
 
     def infer(self, request: InferenceRequest) -> None:
         """Submit a request; it is answered through ``request.on_response``.
@@ -134,7 +157,12 @@ class DataPlane:
         if self._logs.verbose and type(request.on_response) is not LoggedAnswers:
             self._infer_logged(request)
             return
-        model = self._repository.resolve(request.model_name, request.model_version, request)
+        try:
+            model = self._repository.resolve(request.model_name, request.model_version, request)
+        except InferenceError:
+            if self._absent is not None and self._absent.take(request, self.infer):
+                return
+            raise
         if model.decoupled:
             if request.refuse_decoupled:
                 raise InferenceError(ErrorCode.UNSUPPORTED, request.refuse_decoupled)
@@ -144,6 +172,13 @@ class DataPlane:
             self._submit_traced(model, request)
             return
         model.scheduler.submit(request)
+
+    def await_model(self, name: str, then: Callable[[InferenceError | None], None]) -> Callable[[], None] | None:
+        """Load a model that does not serve and call ``then``; None when that would not help.
+
+        Returns what ends the waiting.
+        """
+        return None if self._absent is None else self._absent.wait(name, then)
 
     def server_live(self) -> bool:
         """Return whether the process works; also while it ends what it began."""
@@ -217,6 +252,8 @@ class DataPlane:
         """Load or reload a model. Raises InferenceError; UNAVAILABLE on a joined node."""
         self._refuse_when_joined()
         await self._repository.load(name, config_json, files)
+        if self._absent is not None:
+            await self._absent.settle(name)
 
     async def unload(self, name: str, unload_dependents: bool) -> None:
         """Unload a model. Raises InferenceError; UNAVAILABLE on a joined node."""

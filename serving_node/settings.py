@@ -14,11 +14,12 @@ from serving_node.observability.logging import LogFormat
 from serving_node.observability.metrics_config import MetricsConfig, metrics_config
 from serving_node.observability.tracing.options import TraceLevel, TraceOptions, trace_options
 from serving_node.repository.cloud_credentials import VARIABLES as CLOUD_VARIABLES
+from serving_node.repository.on_request import OnRequestLimits
 from serving_node.repository.remote_location import RemoteLocation
 from serving_node.repository.repository import ControlMode
-
 from serving_node.scheduling.cache_options import CacheSetting, LocalOptions, RedisOptions, cache_options
 from serving_node.scheduling.rate_limit import Limit
+
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -46,17 +47,21 @@ class NodeSettings:
     model_load_gpu_limit: tuple[tuple[int, float], ...] = ()
     model_config_name: str = ""
     model_namespacing: bool = False
+    load_on_request: bool = False
+    load_on_request_timeout_secs: int = 60
+    load_on_request_queue_size: int = 1000
+    model_memory_budget: int = 0
     repository_poll_secs: int = 15
-    backend_config: tuple[tuple[str, str, str], ...] = ()
-    # joined
-    join_url: str = ""
-    join_token_file: Path | None = None
-    state_dir: Path | None = None
     rate_limit: str = "off"
     rate_limit_resources: tuple[Limit, ...] = ()
     host_policies: tuple[tuple[str, str, str], ...] = ()
     cache_config: tuple[CacheSetting, ...] = ()
     response_cache_byte_size: int | None = None
+    backend_config: tuple[tuple[str, str, str], ...] = ()
+    # joined
+    join_url: str = ""
+    join_token_file: Path | None = None
+    state_dir: Path | None = None
     node_name: str = field(default_factory=socket.gethostname)
     labels: tuple[tuple[str, str], ...] = ()
     blob_quota_bytes: int = 50 * 1024**3
@@ -157,25 +162,20 @@ class NodeSettings:
         except ValueError as error:
             raise SettingsError(str(error)) from None
 
+    def on_request_limits(self) -> OnRequestLimits | None:
+        """Return within which limits models are loaded on their first request, None when they are not."""
+        if not self.load_on_request:
+            return None
+        return OnRequestLimits(
+            self.model_memory_budget, self.load_on_request_timeout_secs, self.load_on_request_queue_size
+        )
+
     def metrics_config(self) -> MetricsConfig:
         """Return which metrics are asked for. Raises SettingsError."""
         try:
             return metrics_config(self.metrics_settings)
         except ValueError as error:
             raise SettingsError(str(error)) from None
-
-    def __repr__(self) -> str:
-        default = NodeSettings()
-        shown = [
-            f"{spec.name}={getattr(self, spec.name)!r}"
-            for spec in fields(self)
-            if getattr(self, spec.name) != getattr(default, spec.name)
-        ]
-        # Of the join token only its file is a setting, and the password of a cache does not show itself.
-        return f"NodeSettings({', '.join(shown)})"
-
-    def check(self) -> None:
-        """Refuse contradictions.
 
     def cache_options(self, environment: Mapping[str, str] | None = None) -> LocalOptions | RedisOptions | None:
         """Return which response cache is asked for, with credentials from TRITONCACHE_REDIS_* variables.
@@ -192,6 +192,19 @@ class NodeSettings:
         except ValueError as error:
             raise SettingsError(str(error)) from None
 
+    def __repr__(self) -> str:
+        default = NodeSettings()
+        shown = [
+            f"{spec.name}={getattr(self, spec.name)!r}"
+            for spec in fields(self)
+            if getattr(self, spec.name) != getattr(default, spec.name)
+        ]
+        # Of the join token only its file is a setting, and the password of a cache does not show itself.
+        return f"NodeSettings({', '.join(shown)})"
+
+    def check(self) -> None:
+        """Refuse contradictions.
+
         Raises:
             SettingsError: one sentence.
         """
@@ -202,6 +215,7 @@ class NodeSettings:
             raise SettingsError("--load-model needs --model-control-mode=explicit")
         if "*" in self.load_models and len(self.load_models) > 1:
             raise SettingsError("--load-model=* loads every model, so it must be the only --load-model")
+        self._check_on_request()
         for flag, value in (
             ("repository-poll-secs", self.repository_poll_secs),
             ("model-load-retry-count", self.model_load_retry_count),
@@ -218,6 +232,23 @@ class NodeSettings:
             raise SettingsError("--metrics-interval-ms must be positive")
         self.trace_options()
         self.metrics_config()
+        self.cache_options()
+
+    def _check_on_request(self) -> None:
+        if self.model_memory_budget < 0:
+            raise SettingsError("--model-memory-budget must not be negative")
+        if self.model_memory_budget and not self.load_on_request:
+            raise SettingsError("--model-memory-budget needs --load-on-request: else nothing loads again what leaves")
+        if not self.load_on_request:
+            return
+        if self.joined:
+            raise SettingsError("--load-on-request is for stand-alone nodes: on this one the control plane decides")
+        if self.model_control_mode is not ControlMode.EXPLICIT:
+            raise SettingsError("--load-on-request needs --model-control-mode=explicit")
+        if self.model_namespacing:
+            raise SettingsError("--load-on-request cannot tell models of one name apart: leave out --model-namespacing")
+        if self.load_on_request_timeout_secs < 1 or self.load_on_request_queue_size < 1:
+            raise SettingsError("--load-on-request-timeout-secs and --load-on-request-queue-size must be at least 1")
 
     def _check_http(self) -> None:
         for flag, value in (

@@ -118,6 +118,35 @@ GROUPS: tuple[tuple[str, tuple[Flag, ...]], ...] = (
         ),
     ),
     (
+        "Load on first request",
+        (
+            Flag(
+                "load-on-request",
+                "load_on_request",
+                boolean,
+                "in explicit mode, load a model when the first request for it comes",
+            ),
+            Flag(
+                "load-on-request-timeout-secs",
+                "load_on_request_timeout_secs",
+                integer,
+                "seconds that a request waits for its model",
+            ),
+            Flag(
+                "load-on-request-queue-size",
+                "load_on_request_queue_size",
+                integer,
+                "requests that may wait for models; more are refused",
+            ),
+            Flag(
+                "model-memory-budget",
+                "model_memory_budget",
+                integer,
+                "bytes that all models may take; those unused for the longest time are unloaded for others; 0 for any",
+            ),
+        ),
+    ),
+    (
         "HTTP",
         (
             Flag("allow-http", "allow_http", boolean, "serve HTTP"),

@@ -20,6 +20,7 @@ from serving_node.dataplane import DataPlane
 from serving_node.frontends.codec_pool import CodecPool
 from serving_node.frontends.header_forwarding import HeaderForwarding
 from serving_node.frontends.http.answers import JSON_HEADERS, respond_error, respond_failure
+from serving_node.frontends.http.first_request import serve_when_loaded
 from serving_node.frontends.http.generate_codec import (
     GenerateCall,
     parse_generate,
@@ -65,7 +66,13 @@ class GenerateHandler:
     def _start(self, exchange: HttpExchange, model: str, version: str, answer: _Single | _Stream) -> None:
         if self._dataplane.tracing is not None:
             begin_http_trace(exchange, self._dataplane.tracing, model)
-        inputs = self._dataplane.model_metadata(model, version).inputs
+        try:
+            inputs = self._dataplane.model_metadata(model, version).inputs
+        except InferenceError:
+            serve = partial(self._start, exchange, model, version, answer)
+            if not serve_when_loaded(self._dataplane, exchange, model, serve):
+                raise
+            return
         if exchange.headers.get(b"content-encoding", b"identity").lower() != b"identity":
             sentence = "Unsupported content-encoding, only 'identity' is supported."
             raise InferenceError(ErrorCode.INVALID_ARG, sentence)

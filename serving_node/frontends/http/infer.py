@@ -25,6 +25,7 @@ from serving_node.frontends.http.compression import (
     decompress,
     is_supported,
 )
+from serving_node.frontends.http.first_request import serve_when_loaded
 from serving_node.frontends.http.json_data import wrong_type
 from serving_node.frontends.http.request_codec import ParsedInput, ParsedRequest, parse_infer
 from serving_node.frontends.http.response_codec import (
@@ -83,10 +84,17 @@ class InferHandler:
             try:
                 _Infer(self, exchange, model, version).start(exchange.body)
             except InferenceError:
+                if serve_when_loaded(self.dataplane, exchange, model, partial(self.serve, exchange, model, version)):
+                    return
                 self.check_model(model, version)  # what is wrong with the model comes first
                 raise
             return
-        self.check_model(model, version)
+        try:
+            self.check_model(model, version)
+        except InferenceError:
+            if serve_when_loaded(self.dataplane, exchange, model, partial(self.serve, exchange, model, version)):
+                return
+            raise
         if not is_supported(encoding):
             accepted = ((b"accept-encoding", b"gzip, deflate"),)
             respond_error(exchange, 501, "Unsupported compression type", accepted)
