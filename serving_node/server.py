@@ -156,7 +156,7 @@ class Server:
             tracer=tracer,
             absent=OnRequestModels(local, limits) if local is not None and limits is not None else None,
         )
-        self._calls.open(dataplane)
+        self._calls.open(dataplane, asyncio.get_running_loop().call_soon_threadsafe)
         host = HostProbe(
             settings.metrics_interval_ms / 1000,
             cpu=settings.allow_cpu_metrics,

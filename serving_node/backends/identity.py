@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from serving_node.core.backend import Device, Execution, ModelSource
+from serving_node.core.inner_calls import InnerCalls
 from serving_node.core.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -75,6 +76,6 @@ class IdentityBackend:
         return IdentityModel()
 
 
-def backend(options: Mapping[str, str]) -> IdentityBackend:
+def backend(options: Mapping[str, str], calls: InnerCalls) -> IdentityBackend:
     """Return the backend."""
     return IdentityBackend()

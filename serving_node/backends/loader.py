@@ -10,8 +10,9 @@ from typing import cast
 from serving_node.contract.errors import ErrorCode
 from serving_node.core.backend import Backend
 from serving_node.core.errors import InferenceError
+from serving_node.core.inner_calls import InnerCalls
 
-# name -> module with a function ``backend(options)``. Options come from ``--backend-config=<name>,<key>=<value>``.
+# name -> module with a function ``backend(options, calls)``. Options: ``--backend-config=<name>,<key>=<value>``.
 _MODULES = {
     "onnxruntime": "serving_node.backends.onnxruntime.backend",
     "identity": "serving_node.backends.identity",
@@ -22,10 +23,11 @@ Options = Mapping[str, str]
 
 
 class Backends:
-    """The registry of backends of one node. Safe on any thread."""
+    """The registry of backends of one node; ``calls`` is their models' door to each other. Safe on any thread."""
 
-    def __init__(self, options: Mapping[str, Options] | None = None) -> None:
+    def __init__(self, options: Mapping[str, Options] | None = None, calls: InnerCalls | None = None) -> None:
         self._options = options or {}
+        self._calls = calls or InnerCalls()
         self._lock = threading.Lock()
         self._loaded: dict[str, Backend] = {}
 
@@ -63,5 +65,5 @@ class Backends:
             raise InferenceError(
                 ErrorCode.UNSUPPORTED, f"backend '{name}' is not installed on this node: {error}"
             ) from error
-        make = cast(Callable[[Options], Backend], module.backend)
-        return make(self.options(name))
+        make = cast(Callable[[Options, InnerCalls], Backend], module.backend)
+        return make(self.options(name), self._calls)

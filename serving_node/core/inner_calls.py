@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Coroutine
-from concurrent.futures import CancelledError
+from collections.abc import Callable
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol
 
 from serving_node.contract.errors import ErrorCode
 from serving_node.core.errors import InferenceError
@@ -15,10 +13,6 @@ from serving_node.core.request import InferenceRequest
 if TYPE_CHECKING:
     from serving_node.contract.proto.model_config_pb2 import ModelConfig
     from serving_node.core.metadata import OutputClasses
-
-T = TypeVar("T")
-
-_STOPPED = "the node has stopped"
 
 # Whether a load is asked for by a model that is being loaded itself, and waits for it.
 from_a_load: ContextVar[bool] = ContextVar("from_a_load", default=False)
@@ -54,38 +48,20 @@ class InnerCalls:
 
     def __init__(self) -> None:
         self._target: ModelCalls | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._call_soon: Callable[[Callable[[], None]], object] | None = None
 
-    def open(self, target: ModelCalls) -> None:
-        """Answer calls with ``target`` from now on. On the loop."""
-        self._target = target
-        self._loop = asyncio.get_running_loop()
+    def open(self, target: ModelCalls, call_soon: Callable[[Callable[[], None]], object]) -> None:
+        """Answer calls with ``target`` from now on; ``call_soon`` calls something on the loop, on any thread."""
+        self._target, self._call_soon = target, call_soon
 
     def on_loop(self, callback: Callable[[], None]) -> None:
         """Call something on the loop, from another thread. Raises InferenceError UNAVAILABLE, there is none now."""
+        self._opened()
         try:
-            self._running().call_soon_threadsafe(callback)
+            if self._call_soon is not None:
+                self._call_soon(callback)
         except RuntimeError as error:
-            raise InferenceError(ErrorCode.UNAVAILABLE, _STOPPED) from error
-
-    def wait_for(self, make: Callable[[], Coroutine[Any, Any, T]], seconds: float) -> T:
-        """Run a coroutine on the loop and wait for its result on another thread.
-
-        Raises:
-            InferenceError: what the coroutine raised; UNAVAILABLE when it took too long or there is no loop.
-        """
-        loop = self._running()
-        coroutine = make()
-        try:
-            future = asyncio.run_coroutine_threadsafe(coroutine, loop)
-        except RuntimeError as error:
-            coroutine.close()
-            raise InferenceError(ErrorCode.UNAVAILABLE, _STOPPED) from error
-        try:
-            return future.result(seconds)
-        except (TimeoutError, CancelledError) as error:
-            future.cancel()
-            raise InferenceError(ErrorCode.UNAVAILABLE, f"no answer within {seconds:.0f} seconds") from error
+            raise InferenceError(ErrorCode.UNAVAILABLE, "the node has stopped") from error
 
     def infer(self, request: InferenceRequest) -> None:
         """See ``ModelCalls``; before the door is open, UNAVAILABLE."""
@@ -119,8 +95,3 @@ class InnerCalls:
         if self._target is None:
             raise InferenceError(ErrorCode.UNAVAILABLE, "the node is starting: models cannot call each other yet")
         return self._target
-
-    def _running(self) -> asyncio.AbstractEventLoop:
-        self._opened()
-        assert self._loop is not None
-        return self._loop

@@ -99,6 +99,8 @@ class InferenceRequest:
     lease: Lease | None = None
     # Asks for one unit of the model, past its routes; only the admin frontend sets it.
     unit: str = ""
+    # Made by another model for a request that runs: taken also while the node drains.
+    inner: bool = False
     # Filled by the dataplane: rows of the batch dimension, 1 when the model has none; and what must be equal
     # for two requests to share a batch (shapes without rows, set of inputs).
     batch_size: int = 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,17 +13,20 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import structlog
 
+from serving_node.backends.python.calls import LoadChain, WorkerCalls
 from serving_node.backends.python.environments import Environments, Interpreter
 from serving_node.backends.python.instance import PythonInstance, Worker, log_message
 from serving_node.backends.python.link import Link, Message, WorkerGone
 from serving_node.backends.python.processes import Caretaker, WorkerOrder
 from serving_node.backends.python.settings import PythonOptions, python_options
+from serving_node.backends.python.waiting import WaitingWorkers
 from serving_node.backends.python.worker import flotilla_wire as wire
 from serving_node.contract.errors import ErrorCode
 from serving_node.contract.model_config.json_form import to_json
 from serving_node.core.backend import Device, ModelSource
 from serving_node.core.errors import InferenceError
 from serving_node.core.host_policy import ANYWHERE, HostPolicy
+from serving_node.core.inner_calls import InnerCalls
 
 if TYPE_CHECKING:
     from serving_node.contract.proto.model_config_pb2 import ModelConfig
@@ -33,13 +37,28 @@ log = structlog.get_logger(__name__)
 _PLAIN_CLASS = re.compile(rb"^class TritonPythonModel\s*(\(\s*(object)?\s*\))?\s*:", re.MULTILINE)
 
 
+@dataclass(frozen=True, slots=True)
+class Callers:
+    """What all models share that may ask others: the door to them, and who waits for whom."""
+
+    door: InnerCalls
+    chain: LoadChain
+    waiting: WaitingWorkers
+
+
 class PythonModel:
     """One version of a Python model; its instances are made from it."""
 
     def __init__(
-        self, source: ModelSource, caretaker: Caretaker, options: PythonOptions, interpreter: Interpreter
+        self,
+        source: ModelSource,
+        caretaker: Caretaker,
+        options: PythonOptions,
+        interpreter: Interpreter,
+        callers: Callers,
     ) -> None:
         self._source = source
+        self._callers = callers
         self._caretaker = caretaker
         self._options = options
         self._interpreter = interpreter
@@ -93,6 +112,7 @@ class PythonModel:
             "args": arguments,
             "instance": name,
             "decoupled": config.model_transaction_policy.decoupled,
+            "iterative": config.sequence_batching.iterative_sequence,
             "outputs": sorted(output.name for output in config.output),
             "busy_poll_ns": self._options.busy_poll_ns,
         }
@@ -130,11 +150,14 @@ class PythonModel:
     def _started(self, name: str, order: dict[str, Any], host: HostPolicy) -> Worker:
         link = self._link(name, host)
         try:
-            message = self._ask(link, name, wire.START, order)
+            calls = WorkerCalls(link, self._callers.door, self._callers.chain, self._source.name)
+            message = self._ask(link, name, wire.START, order, calls)
             error, facts = message.fields
             if error is not None:
                 raise InferenceError(ErrorCode.INTERNAL, str(error))
-            return Worker(link, has_probe=facts["is_ready"] is True, says_ready=facts["says_ready"] is True)
+            worker = Worker(link, calls, has_probe=facts["is_ready"] is True, says_ready=facts["says_ready"] is True)
+            calls.watch(self._callers.waiting, self._source.version, worker.exchange)
+            return worker
         except (ValueError, TypeError, KeyError) as error:
             link.close()
             raise InferenceError(ErrorCode.INTERNAL, f"the worker of '{name}' makes no sense: {error}") from error
@@ -142,16 +165,21 @@ class PythonModel:
             link.close()
             raise
 
-    def _ask(self, link: Link, name: str, kind: int, order: dict[str, Any]) -> Message:
-        """Send an order and wait for its answer; what the model logs meanwhile is logged."""
+    def _ask(
+        self, link: Link, name: str, kind: int, order: dict[str, Any], calls: WorkerCalls | None = None
+    ) -> Message:
+        """Send an order and wait for its answer; what the model logs meanwhile is logged, what it asks is answered."""
         try:
             link.receive_within(self._options.start_seconds)  # it is there
             link.send(kind, [order])
             while True:
                 message = link.receive_within(self._options.initialize_seconds)
-                if message.kind != wire.LOG:
+                if message.kind == wire.LOG:
+                    log_message(name, message.fields)
+                elif message.kind == wire.ASK and calls is not None:
+                    calls.ask(message, is_loading=True)
+                else:
                     return message
-                log_message(name, message.fields)
         except WorkerGone as error:
             link.process.wait(1.0)
             log.error("python.worker_died", instance=name, reason=f"{error}; {link.process.ending()}")
@@ -163,8 +191,9 @@ class PythonBackend:
 
     name = "python"
 
-    def __init__(self, options: Mapping[str, str]) -> None:
+    def __init__(self, options: Mapping[str, str], calls: InnerCalls) -> None:
         self._options = python_options(options)
+        self._callers = Callers(calls, LoadChain(), WaitingWorkers())
         self._caretaker = Caretaker()
         self._environments = Environments()
 
@@ -178,9 +207,9 @@ class PythonBackend:
         if not path.is_file():
             raise InferenceError(ErrorCode.INTERNAL, f"Python model file not found in '{path}'")
         interpreter = self._environments.interpreter(source.config, source.directory.parent, Path(sys.executable))
-        return PythonModel(source, self._caretaker, self._options, interpreter)
+        return PythonModel(source, self._caretaker, self._options, interpreter, self._callers)
 
 
-def backend(options: Mapping[str, str]) -> PythonBackend:
+def backend(options: Mapping[str, str], calls: InnerCalls) -> PythonBackend:
     """Return the backend."""
-    return PythonBackend(options)
+    return PythonBackend(options, calls)

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
+from serving_node.backends.python.calls import WorkerCalls
 from serving_node.backends.python.link import Link, Message, WorkerGone
 from serving_node.backends.python.messages import RequestTable, Results, ResultTable, encode_batches
 from serving_node.backends.python.worker import flotilla_wire as wire
@@ -26,9 +27,10 @@ _AHEAD = 8
 class Exchange:
     """The batches of one worker. All methods on one thread at a time."""
 
-    def __init__(self, link: Link, events: InstanceEvents) -> None:
+    def __init__(self, link: Link, events: InstanceEvents, calls: WorkerCalls) -> None:
         self._link = link
         self.events = events
+        self.calls = calls
         self._flags = link.process.flags
         self._requests = RequestTable()
         self._results = ResultTable()
@@ -99,6 +101,12 @@ class Exchange:
                 self._batch_failed(message)
             elif kind == wire.CLOSED:
                 self._closed(int(*message.fields))
+            elif kind == wire.CALL:
+                self._call(message)
+            elif kind == wire.CANCEL_CALL:
+                self.calls.cancel(*message.fields)
+            elif kind == wire.ASK:
+                self.calls.ask(message)
             else:
                 raise WorkerGone(f"it sent a message of unknown kind {kind}")
         except (WireError, ValueError, TypeError) as error:
@@ -118,10 +126,49 @@ class Exchange:
             events.responded(request, InferenceResponse("", "", error=error))
         return stranded
 
+    def waits_for(self) -> list[InferenceRequest]:
+        """Return the requests to other models that the running batch has made and that have no answer."""
+        if not self.calls or not self._running:
+            return []
+        batch = self._running[0][0]
+        return [call.request for call in self.calls if call.batch is batch]
+
+    def runs(self, request: InferenceRequest) -> bool:
+        """Return whether the worker has a request."""
+        return any(one is request for execution, _ in self._running for one in execution.requests) or any(
+            one is request for one in self._open.values()
+        )
+
     # -- inside
+
+    def _call(self, message: Message) -> None:
+        """Run a request that the model makes to another one."""
+        number, owner, *fields, traced, result = message.fields
+        tensors, parameters = Results(self._results, message.payload, message.block).result(result)
+        if isinstance(tensors, InferenceError):
+            raise WireError("a request that is an error")
+        batch = self._running[0][0] if owner is None and self._running else None
+        if batch is not None:
+            owners = list(batch.requests)
+        else:
+            owners = [one for one in map(self._request, owner or ()) if one is not None]
+        origin = self._request(traced)
+        trace = None if origin is None or origin.trace is None else origin.trace.child()
+        self.calls.call([number, *fields], tensors, parameters, owners, batch, trace)
+
+    def _request(self, handle: Any) -> InferenceRequest | None:
+        """Return a request that has not had its final response."""
+        if type(handle) is not int:
+            raise WireError("a request of nobody")
+        for execution, first in self._running:
+            if 0 <= handle - first < len(execution.requests):
+                return execution.requests[handle - first]
+        return self._open.get(handle)
 
     def _cancel(self, request: InferenceRequest) -> None:
         """Let the model see that the client has left."""
+        if self.calls:
+            self.calls.outer_cancelled()
         for handle, one in self._open.items():
             if one is request:
                 self._flags[handle & _MASK] = 1
@@ -143,6 +190,11 @@ class Exchange:
             if one is None:
                 self._expect(first + place, execution.requests[place])
                 results.append(None)
+                continue
+            if one is True:  # it is to run once more, unless it has had its final response
+                results.append(None)
+                if first + place not in self._finished:
+                    execution.again = [*(execution.again or ()), place]
                 continue
             result, parameters = reader.result(one)
             results.append(None if first + place in self._finished else result)

@@ -16,6 +16,7 @@ from typing import Any
 
 import structlog
 
+from serving_node.backends.python.calls import WorkerCalls
 from serving_node.backends.python.exchange import Exchange
 from serving_node.backends.python.link import Link, Message, WorkerGone
 from serving_node.backends.python.worker import flotilla_wire as wire
@@ -44,9 +45,9 @@ class Worker:
 
     __slots__ = ("answered", "exchange", "has_probe", "link", "says_ready")
 
-    def __init__(self, link: Link, *, has_probe: bool, says_ready: bool) -> None:
+    def __init__(self, link: Link, calls: WorkerCalls, *, has_probe: bool, says_ready: bool) -> None:
         self.link = link
-        self.exchange = Exchange(link, InstanceEvents(_ignore, _ignore, _ignore))
+        self.exchange = Exchange(link, InstanceEvents(_ignore, _ignore, _ignore), calls)
         self.has_probe = has_probe
         self.says_ready = says_ready
         self.answered = False
@@ -182,6 +183,7 @@ class PythonInstance:
         if worker is None:
             return
         link = worker.link
+        worker.exchange.calls.abandon()
         with contextlib.suppress(WorkerGone):
             link.send(wire.FINALIZE, [])
             while (message := link.receive_within(_FINALIZE_SECONDS)).kind != wire.FINALIZED:
@@ -225,6 +227,7 @@ class PythonInstance:
             self._probe_timer.cancel()
             self._probe_timer = None
         self._probe_sent_ns = 0
+        worker.exchange.calls.abandon()
 
     def _readable(self, worker: Worker) -> None:
         link, exchange = worker.link, worker.exchange
@@ -320,6 +323,7 @@ class PythonInstance:
         with self._lock:
             if not self._detached:
                 return worker
+        worker.exchange.calls.abandon()
         worker.link.close()
         return None
 

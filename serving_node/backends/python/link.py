@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import socket
 import time
 from collections import deque
 from dataclasses import dataclass
@@ -36,13 +37,57 @@ class Message:
     block: Any
 
 
+class Outbox:
+    """One socket to a worker, and what it did not take yet: messages, each with its block if that is new to it."""
+
+    __slots__ = ("socket", "unsent")
+
+    def __init__(self, end: socket.socket) -> None:
+        self.socket = end
+        self.unsent: deque[tuple[bytes, wire.Block | None]] = deque()
+
+    def put(self, text: bytes, block: wire.Block | None) -> None:
+        """Send a message, or keep it when others wait. Raises WorkerGone."""
+        if not self.unsent:
+            try:
+                self._send(text, block)
+            except BlockingIOError:
+                pass
+            else:
+                return
+        self.unsent.append((text, block))
+
+    def flush(self) -> bool:
+        """Send what waits. Returns whether nothing waits any more. Raises WorkerGone."""
+        while self.unsent:
+            try:
+                self._send(*self.unsent[0])
+            except BlockingIOError:
+                return False
+            self.unsent.popleft()
+        return True
+
+    def _send(self, text: bytes, block: wire.Block | None) -> None:
+        try:
+            wire.send_datagram(self.socket, text, -1 if block is None else block.fd)
+        except BlockingIOError:
+            raise
+        except OSError as error:
+            raise WorkerGone(str(error)) from error
+        if block is not None:
+            block.forget_fd()
+
+
 class Link:
     """Sends and receives. Used by one thread at a time: first the loading one, then that of the event loop."""
 
     def __init__(self, process: WorkerProcess) -> None:
         self.process = process
         self.socket = process.data
-        self.unsent: deque[tuple[bytes, wire.Block | None]] = deque()
+        self._outbox = Outbox(process.data)
+        # answers to what the model asks go to the worker's second thread, as its first one waits for them
+        self.answers = Outbox(process.control)
+        self.unsent = self._outbox.unsent
         self._control = process.control
         for end in (process.data, process.control):
             end.setblocking(False)
@@ -63,8 +108,9 @@ class Link:
         payload: list[Data] | None = None,
         placed: list[tuple[int, Data]] | None = None,
         placed_bytes: int = 0,
+        outbox: Outbox | None = None,
     ) -> None:
-        """Send a message; what the socket does not take now goes to ``unsent`` when it does not block.
+        """Send a message; what the socket does not take now stays in its outbox.
 
         Raises:
             WorkerGone: the process ended.
@@ -77,7 +123,7 @@ class Link:
             text, block = wire.join(kind, orjson.dumps(header), payload or []), None
             if len(text) > wire.LARGEST_DATAGRAM:
                 text, block = self._spill(text, self._pool.take(len(text)), 0)
-        self._transmit(text, block)
+        (outbox or self._outbox).put(text, block)
 
     def _place(
         self, kind: int, header: list[Any], placed: list[tuple[int, Data]], placed_bytes: int
@@ -100,35 +146,9 @@ class Link:
         where = orjson.dumps([block.number, block.size, position, len(text)])
         return wire.join(0, where, [], wire.SPILLED), block
 
-    def _transmit(self, text: bytes, block: wire.Block | None) -> None:
-        if not self.unsent:
-            try:
-                self._send_now(text, block)
-            except BlockingIOError:
-                pass
-            else:
-                return
-        self.unsent.append((text, block))
-
-    def _send_now(self, text: bytes, block: wire.Block | None) -> None:
-        try:
-            wire.send_datagram(self.socket, text, -1 if block is None else block.fd)
-        except BlockingIOError:
-            raise
-        except OSError as error:
-            raise WorkerGone(str(error)) from error
-        if block is not None:
-            block.forget_fd()
-
     def flush(self) -> bool:
-        """Send what waits. Returns whether nothing waits any more. Raises WorkerGone."""
-        while self.unsent:
-            try:
-                self._send_now(*self.unsent[0])
-            except BlockingIOError:
-                return False
-            self.unsent.popleft()
-        return True
+        """Send the messages that wait, but for answers. Returns whether none waits any more. Raises WorkerGone."""
+        return self._outbox.flush()
 
     def send_control(self, kind: int, fields: list[Any]) -> bool:
         """Say something to the worker's second thread. Returns False when it does not listen."""
@@ -209,3 +229,4 @@ class Link:
         self.process.close()
         self._pool.close()
         self.unsent.clear()
+        self.answers.unsent.clear()

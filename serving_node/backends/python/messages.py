@@ -26,6 +26,7 @@ _CODES = {
     6: ErrorCode.ALREADY_EXISTS,
     7: ErrorCode.CANCELLED,
 }
+_NUMBERS = {code: number for number, code in _CODES.items()}
 _ITEM_SIZES = {name: dtype.itemsize for name, dtype in NUMPY_DTYPES.items() if name != "BYTES"}
 
 _PADDING = [bytes(count) for count in range(16)]
@@ -132,6 +133,11 @@ def _record(handle: int, request: InferenceRequest, said: int | list[Any]) -> li
     if request.trace is not None:
         record.append(request.trace.context())
     return record
+
+
+def error_number(code: ErrorCode) -> int:
+    """Return the number by which models know a kind of errors."""
+    return _NUMBERS.get(code, 1)
 
 
 def parameters_text(parameters: dict[str, Parameter]) -> str:

@@ -40,7 +40,8 @@ class Channel:
         self.data = data
         self.control = control
         self._lock = threading.Lock()
-        self._forgotten: deque[int] = deque()
+        # kinds and numbers of messages that could not be sent where Python came upon them
+        self._forgotten: deque[tuple[int, int]] = deque()
         self._pool = wire.BlockPool()
         self._map = wire.BlockMap(writable=True)
         self._buffer = bytearray(wire.LARGEST_DATAGRAM + 4096)
@@ -64,9 +65,14 @@ class Channel:
         None at the end.
         """
         length, fd = self._next()
-        if not length:
-            return None
-        datagram = self._view[:length]
+        return self._read(self._view[:length], fd) if length else None
+
+    def receive_control(self, buffer: bytearray) -> list[Any] | None:
+        """Return the next message on the second socket, as ``receive`` does. On one thread only."""
+        length, fd = wire.receive_into(self.control, buffer)
+        return self._read(memoryview(buffer)[:length], fd) if length else None
+
+    def _read(self, datagram: memoryview, fd: int) -> list[Any]:
         kind, flags, text, start = wire.split(datagram)
         block = None
         if flags & wire.SPILLED:
@@ -116,18 +122,18 @@ class Channel:
             self._pool.give_back(freed)
             self._map.drop(dropped)
 
-    def send(self, kind: int, fields: list[Any]) -> None:
-        """Send a message without tensors."""
+    def send(self, kind: int, fields: list[Any], data: Sequence[Any] = ()) -> None:
+        """Send a message without results; perhaps with data."""
         with self._lock:
-            self._send(kind, [self._map.take_freed(), self._pool.take_dropped(), None, *fields], ())
+            self._send(kind, [self._map.take_freed(), self._pool.take_dropped(), None, *fields], data)
         if self._forgotten:
             self._tell_forgotten()
 
     def send_results(self, kind: int, fields: list[Any], results: list[Any]) -> None:
         """Send a message that ends with results.
 
-        Each is None, ``[text, code]``, or a tuple of the look of a response, its data (arrays or bytes) and its
-        parameters.
+        Each is None, True for a request that is to run once more, ``[text, code]``, or a tuple of the look of a
+        response, its data (arrays or bytes) and its parameters.
         """
         with self._lock:
             data: list[Any] = []
@@ -155,18 +161,22 @@ class Channel:
         return [number, look]
 
     def forget(self, handle: int) -> None:
-        """Tell the node that nothing can answer a request any more.
+        """Tell the node that nothing can answer a request any more."""
+        self.tell(wire.CLOSED, handle)
 
-        Runs wherever Python finds that out, which may be amid a ``send`` of the same thread.
+    def tell(self, kind: int, number: int) -> None:
+        """Send a message that has but a number.
+
+        For what Python finds out anywhere, when it frees an object: also amid a ``send`` of the same thread.
         """
-        self._forgotten.append(handle)
+        self._forgotten.append((kind, number))
         self._tell_forgotten()
 
     def _tell_forgotten(self) -> None:
         while self._forgotten and self._lock.acquire(blocking=False):
             try:
-                handle = self._forgotten.popleft()
-                self._send(wire.CLOSED, [self._map.take_freed(), self._pool.take_dropped(), None, handle], ())
+                kind, number = self._forgotten.popleft()
+                self._send(kind, [self._map.take_freed(), self._pool.take_dropped(), None, number], ())
             finally:
                 self._lock.release()
 

@@ -15,13 +15,19 @@ from typing import Any
 
 import flotilla_wire as wire  # type: ignore[import-not-found]
 import triton_python_backend_utils as pb_utils  # type: ignore[import-not-found]
+from flotilla_calls import Calls, answering  # type: ignore[import-not-found]
 from flotilla_channel import Channel  # type: ignore[import-not-found]
 from flotilla_tensor import UnreadableStrings  # type: ignore[import-not-found]
 
 _MASK = wire.FLAG_SLOTS - 1
 _FINAL = 1
+_INTERNAL = 1
 _INVALID_ARG = 3
 _CANCELLED = 7
+_NOT_ITERATIVE = (
+    "Request is released with TRITONSERVER_REQUEST_RELEASE_RESCHEDULE, while the model is not configured to handle such"
+    " a flag."
+)
 _HERE = str(Path(__file__).resolve().parent)
 
 
@@ -144,9 +150,25 @@ class Runtime:
         with contextlib.suppress(OSError):
             self._model.channel.forget(handle)
 
+    def rescheduled(self) -> None:
+        """A request is to run once more."""
+        self._model.some_again = True
+
     def is_cancelled(self, handle: int) -> bool:
         """Return whether the client has left."""
         return bool(self._model.flags[handle & _MASK])
+
+    def exec(self, request: Any, decoupled: bool) -> Any:
+        """Run a request of the model on another one."""
+        return self._model.calls.exec(request, decoupled)
+
+    def async_exec(self, request: Any, decoupled: bool) -> Any:
+        """As ``exec``; returns a future of the running loop."""
+        return self._model.calls.async_exec(request, decoupled)
+
+    def ask(self, verb: str, model: str, more: Any, files: dict[str, bytes] | None = None) -> Any:
+        """Ask about another model, or for its loading."""
+        return self._model.calls.ask(verb, model, more, files)
 
     def log(self, level: int, text: str, file: str = "", line: int = 0) -> None:
         """Write a line to the node's log."""
@@ -156,9 +178,10 @@ class Runtime:
 class Model:
     """The initialised model and its channel."""
 
-    def __init__(self, channel: Channel, flags: Any, order: dict[str, Any]) -> None:
+    def __init__(self, channel: Channel, flags: Any, order: dict[str, Any], calls: Calls) -> None:
         self.channel = channel
         self.flags = flags
+        self.calls = calls
         self.instance = order["instance"]
         self._name = order["model"]
         self._version = int(order["version"])
@@ -167,6 +190,8 @@ class Model:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._background: set[Any] = set()
         self._some_unreadable = False
+        self._iterative = order.get("iterative", False)
+        self.some_again = False
         # what requests look like, by the node's numbers, and where the next one's bytes begin in its message
         self._looks: dict[int, RequestLook] = {}
         self._position = 0
@@ -212,7 +237,11 @@ class Model:
         try:
             returned = self._execute(requests) if requests else None
             computed_ns = time.monotonic_ns()
+            if self.some_again:
+                self._check_again(requests, returned)
             results = self._results(requests, returned)
+            if self.some_again:
+                self._mark_again(requests, results)
             for place, sentence in unreadable:
                 results.insert(place, [sentence, _INVALID_ARG])
             del returned
@@ -236,8 +265,11 @@ class Model:
             module = sys.modules[type(user).__module__]
             raise Refused(f"Python model {module.__file__} does not implement `execute` method.") from None
         returned = execute(requests)
-        if not asyncio.iscoroutine(returned):
+        if type(returned) is list or not asyncio.iscoroutine(returned):
             return returned
+        if self._decoupled:
+            # the coroutine's task takes this along: what it asks of other models belongs to these requests
+            answering.set([request._sender._handle for request in requests])
         future = asyncio.run_coroutine_threadsafe(returned, self._event_loop())
         if not self._decoupled:
             return future.result()
@@ -276,6 +308,24 @@ class Model:
             results.append(encoded(response, sender._outputs))
         return results
 
+    @staticmethod
+    def _check_again(requests: list[Any], returned: Any) -> None:
+        """Refuse a response to a request that is to run once more."""
+        for request, response in zip(requests, returned or ()):  # noqa: B905  interpreters of models may be older
+            if request._release_flags == pb_utils.TRITONSERVER_REQUEST_RELEASE_RESCHEDULE and response is not None:
+                raise Refused(
+                    "Expected a None object in the execute function return list for reschduled request, found type"
+                    f" '{type(response)}'."
+                )
+
+    def _mark_again(self, requests: list[Any], results: list[Any]) -> None:
+        """Say in the results which requests are to run once more."""
+        self.some_again = False
+        for place, request in enumerate(requests):
+            if request._release_flags == pb_utils.TRITONSERVER_REQUEST_RELEASE_RESCHEDULE:
+                results[place] = True if self._iterative else [_NOT_ITERATIVE, _INTERNAL]
+                request._sender._closed = True
+
     def _event_loop(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
@@ -308,6 +358,7 @@ class Model:
         )
         if trace:
             request._trace = pb_utils.InferenceTrace(*trace)
+            request._trace._handle = handle
         return request
 
     def _take_place(self, record: list[Any], block: Any) -> tuple[int, RequestLook]:
@@ -329,6 +380,7 @@ class Model:
 
     def finalize(self) -> None:
         """Let the model clean up."""
+        self.calls.close()
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._loop.stop)
         try:

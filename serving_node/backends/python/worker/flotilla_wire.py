@@ -40,6 +40,9 @@ COMPLETE = 4  # [..., {...}]: run auto_complete_config
 # Node to worker, on the second socket, which a thread of the worker reads:
 PROBE = 8  # [..., number]: ask the model's is_ready()
 RELEASE = 9  # [...]: nothing but freed and dropped blocks
+# an answer to a CALL or ASK; outputs are [name, datatype, shape, size] each, null when the response has only its end;
+# of an ASK, the value stands in the place of the outputs
+ANSWER = 10  # [..., number, final, [text, code] or null, outputs, parameters]
 # Worker to node:
 STARTED = 16  # [..., error or null, {...}]
 BATCH = 17  # [..., inputs ready ns, computed ns, results]
@@ -50,6 +53,10 @@ COMPLETED = 21  # [..., error or null, config text or null]
 BATCH_FAILED = 22  # [..., inputs ready ns, computed ns, text, handles already closed]
 FINALIZED = 23
 CLOSED = 24  # [..., handle]: nothing holds the response sender any more
+# a request to another model; owner: handles of the requests that it belongs to, null for those of the batch that runs
+CALL = 25  # [..., number, owner, decoupled, model, version, id, sequence, flags, timeout, outputs, trace, result]
+CANCEL_CALL = 26  # [..., number]
+ASK = 27  # [..., number, verb, model, more, files]: load, unload or ready; files are [name, size] each
 
 # How many looks of requests, and of responses, have numbers at the same time.
 TABLE_ENTRIES = 256

@@ -1,13 +1,13 @@
 """The process of one instance of a Python model. Run by the node; needs numpy and the standard library only.
 
 The main thread receives batches, runs the model and answers. A second thread listens to what the node says meanwhile:
-blocks that it freed, questions about readiness, and the end of the connection, at which the process ends too.
+blocks that it freed, answers to the model's own requests, questions about readiness (which a third thread answers), and
+the end of the connection, at which the process ends too.
 """
 
 from __future__ import annotations
 
 import ctypes
-import json
 import mmap
 import os
 import signal
@@ -15,6 +15,7 @@ import socket
 import sys
 import threading
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 # The folder of this file holds what models import; for them it comes last.
@@ -22,6 +23,7 @@ _HERE = str(Path(__file__).resolve().parent)
 sys.path[:] = [entry for entry in sys.path if str(Path(entry).resolve()) != _HERE]
 sys.path.insert(0, _HERE)
 import flotilla_wire as wire  # type: ignore[import-not-found]  # noqa: E402
+from flotilla_calls import Calls  # type: ignore[import-not-found]  # noqa: E402
 from flotilla_channel import Channel  # type: ignore[import-not-found]  # noqa: E402
 from flotilla_model import (  # type: ignore[import-not-found]  # noqa: E402
     Model,
@@ -39,33 +41,49 @@ def die_with_the_node() -> None:
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def listen(channel: Channel, model: Model | None) -> None:
-    """Read what the node says while batches run. On a thread of its own; ends the process with the connection."""
-    buffer = bytearray(wire.LARGEST_DATAGRAM)
+def listen(channel: Channel, calls: Calls, probes: SimpleQueue[int]) -> None:
+    """Read what the node says while batches run. On a thread of its own; ends the process with the connection.
+
+    Nothing of the model's runs here: whoever waits for an answer must not wait for that too.
+    """
+    buffer = bytearray(wire.LARGEST_DATAGRAM + 4096)
     while True:
         try:
-            length, _ = wire.receive_into(channel.control, buffer)
+            message = channel.receive_control(buffer)
         except OSError:
-            length = 0
-        if not length:
+            message = None
+        if message is None:
             os._exit(1)
-        kind, _, text, _ = wire.split(memoryview(buffer)[:length])
-        freed, dropped, _, *fields = json.loads(bytes(text))
-        channel.freed(freed, dropped)
-        if kind == wire.PROBE and model is not None:
-            ready, reason = model.is_ready()
-            channel.send(wire.PROBED, [fields[0], ready, reason])
+        kind, fields, payload, block = message
+        if kind == wire.ANSWER:
+            calls.deliver(fields, payload, block)
+        elif kind == wire.PROBE:
+            probes.put(fields[0])
+        del message, payload, block  # or the memory of an answer would stay until the next one
+
+
+def probe(channel: Channel, model: Model, probes: SimpleQueue[int]) -> None:
+    """Say whether the model is ready whenever the node asks. On a thread of its own."""
+    while True:
+        number = probes.get()
+        ready, reason = model.is_ready()
+        channel.send(wire.PROBED, [number, ready, reason])
 
 
 def start(channel: Channel, flags: mmap.mmap, order: dict[str, Any]) -> Model | None:
     """Import and initialise the model and say how that went; None when it failed."""
+    calls = Calls(channel, order["instance"], decoupled=order["decoupled"])
+    probes: SimpleQueue[int] = SimpleQueue()
+    threading.Thread(target=listen, args=(channel, calls, probes), name="node", daemon=True).start()
     try:
-        model = Model(channel, flags, order)
+        model = Model(channel, flags, order, calls)
     except BaseException as error:
         channel.send(wire.STARTED, [failure_text(error), None])
         return None
+    calls.open()
     says_ready = not model.has_probe or model.is_ready()[0]
-    threading.Thread(target=listen, args=(channel, model), name="node", daemon=True).start()
+    if model.has_probe:
+        threading.Thread(target=probe, args=(channel, model, probes), name="readiness", daemon=True).start()
     channel.poll_for(order.get("busy_poll_ns", 0))
     channel.send(wire.STARTED, [None, {"is_ready": model.has_probe, "says_ready": says_ready}])
     return model

@@ -7,7 +7,6 @@ leave; everything else happens here.
 
 from __future__ import annotations
 
-import asyncio
 import enum
 import json
 import sys
@@ -74,7 +73,8 @@ TRITONSERVER_RESPONSE_COMPLETE_FINAL = 1
 TRITONSERVER_REQUEST_RELEASE_ALL = 1
 TRITONSERVER_REQUEST_RELEASE_RESCHEDULE = 2
 
-# What the process has for us: send(sender, response, flags), forgotten(handle), is_cancelled(handle) and
+# What the process has for us: send(sender, response, flags), forgotten(handle), is_cancelled(handle), rescheduled(),
+# exec(request, decoupled), async_exec(request, decoupled), ask(verb, model, more, files) and
 # log(level, text, file, line).
 _runtime: Any = None
 
@@ -222,10 +222,11 @@ class PreferredMemory:
 class InferenceTrace:
     """The trace of a request."""
 
-    __slots__ = ("_context",)
+    __slots__ = ("_context", "_handle")
 
     def __init__(self, context: str = "") -> None:
         self._context = context
+        self._handle = 0
 
     def get_context(self) -> str | None:
         """Return the trace context in JSON, None when the request is not traced with OpenTelemetry."""
@@ -375,11 +376,24 @@ class InferenceRequest:
             raise TypeError("InferenceRequest: inputs, requested_output_names and model_name are needed")
         if not isinstance(correlation_id, (int, str)):
             raise TritonModelException("Correlation ID must be integer or string")
+        if isinstance(correlation_id, int) and not 0 <= correlation_id < 2**64:
+            raise RuntimeError("InferenceRequest: correlation_id must be in the range of an unsigned 64-bit integer")
+        for name, value, kind in (
+            ("request_id", request_id, str),
+            ("model_name", model_name, str),
+            ("model_version", model_version, int),
+            ("flags", flags, int),
+            ("timeout", timeout, int),
+        ):
+            if not isinstance(value, kind):
+                raise TypeError(f"InferenceRequest: {name} must be {kind.__name__}, not {type(value).__name__}")
         where = f" for request with id '{request_id}' and model name '{model_name}' should not be empty."
         self._inputs: list[Tensor] = list(inputs)
         names: list[str] = list(requested_output_names)
         if any(tensor is None for tensor in self._inputs):
             raise TritonModelException(f"Input tensor{where}")
+        if not all(isinstance(tensor, Tensor) for tensor in self._inputs):
+            raise TypeError("InferenceRequest: inputs must hold tensors")
         if not all(names):
             raise TritonModelException(f"Requested output name{where}")
         self._request_id = request_id
@@ -470,14 +484,19 @@ class InferenceRequest:
     def set_release_flags(self, flags: int) -> None:
         """Say what becomes of the request when ``execute`` returns."""
         self._release_flags = flags
+        if flags == TRITONSERVER_REQUEST_RELEASE_RESCHEDULE and _runtime is not None:
+            _runtime.rescheduled()
 
     def exec(self, decoupled: bool = False) -> Any:
-        """Run the request on another model of the server."""
+        """Run the request on another model of the server; return its response, or an iterator over several.
+
+        What goes wrong is an error in the response. Raises TritonModelException outside of ``execute``.
+        """
         return _runtime_call("exec", self, decoupled)
 
     def async_exec(self, decoupled: bool = False) -> Any:
-        """Run the request on another model; returns a future of the running event loop."""
-        return asyncio.get_running_loop().run_in_executor(None, self.exec, decoupled)
+        """As ``exec``, but return a future of the running event loop. Raises RuntimeError without one."""
+        return _runtime_call("async_exec", self, decoupled)
 
 
 def get_input_tensor_by_name(inference_request: InferenceRequest, name: str) -> Tensor | None:
@@ -555,15 +574,23 @@ class MetricFamily:
 
 
 def load_model(model_name: str, config: str = "", files: dict[str, bytes] | None = None) -> None:
-    """Load a model of the server."""
-    _runtime_call("load_model", model_name, config, files or {})
+    """Load a model of the server, with a config and files of one's own if given.
+
+    ``files`` are named as in the server's interface, ``file:1/model.py``. Raises TritonModelException.
+    """
+    for name in files or {}:
+        if not name.startswith("file:"):
+            raise TritonModelException(f"Failed to load model: unrecognized load parameter '{name}'.")
+    contents = {name[len("file:") :]: bytes(content) for name, content in (files or {}).items()}
+    _runtime_call("ask", "load", _text("load_model", "model_name", model_name), config or None, contents)
 
 
 def unload_model(model_name: str, unload_dependents: bool = False) -> None:
-    """Unload a model of the server."""
-    _runtime_call("unload_model", model_name, unload_dependents)
+    """Unload a model of the server; returns before what runs has ended. Raises TritonModelException."""
+    _runtime_call("ask", "unload", _text("unload_model", "model_name", model_name), bool(unload_dependents))
 
 
 def is_model_ready(model_name: str, model_version: str = "") -> bool:
-    """Return whether a model of the server is ready."""
-    return bool(_runtime_call("is_model_ready", model_name, model_version))
+    """Return whether a model of the server is ready. Raises TritonModelException, the version is not a number."""
+    version = _text("is_model_ready", "model_version", model_version)
+    return bool(_runtime_call("ask", "ready", _text("is_model_ready", "model_name", model_name), version))

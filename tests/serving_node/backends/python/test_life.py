@@ -254,9 +254,10 @@ from pathlib import Path
 from serving_node.backends.python.backend import backend
 from serving_node.contract.model_config import normalise, parse_pbtxt
 from serving_node.core.backend import Device, ModelSource
+from serving_node.core.inner_calls import InnerCalls
 
 config = normalise(parse_pbtxt('name: "m" backend: "python"'), gpu_count=0)
-model = backend({}).open_model(ModelSource("m", 1, Path(sys.argv[1]), config))
+model = backend({}, InnerCalls()).open_model(ModelSource("m", 1, Path(sys.argv[1]), config))
 print(model.create_instance(Device(), config, "m_0")._worker.link.process.pid, flush=True)
 time.sleep(100)
 """
