@@ -269,10 +269,14 @@ def _advance(
             yield Verify(key[0], unit)
         elif fact.state is UnitState.VERIFYING:
             yield Stage(key[0], unit)
-        elif fact.state is UnitState.STAGED and key in needed and loads > 0:
-            if not _waits(key[0], unit, facts, wanted, needed):
-                loads -= 1
-                yield Load(key[0], unit)
+        elif (
+            fact.state is UnitState.STAGED
+            and key in needed
+            and loads > 0
+            and not _waits(key[0], unit, facts, wanted, needed)
+        ):
+            loads -= 1
+            yield Load(key[0], unit)
 
 
 def models_used(unit: Unit) -> frozenset[str]:
@@ -283,9 +287,7 @@ def models_used(unit: Unit) -> frozenset[str]:
     return frozenset(name for name in names if isinstance(name, str))
 
 
-def _waits(
-    name: str, unit: Unit, facts: NodeFacts, wanted: Mapping[UnitKey, Unit], needed: set[UnitKey]
-) -> bool:
+def _waits(name: str, unit: Unit, facts: NodeFacts, wanted: Mapping[UnitKey, Unit], needed: set[UnitKey]) -> bool:
     """Tell whether a model that an ensemble names is still on its way. One that is not to be loaded at all is not."""
     used = models_used(unit)
     if not used:
