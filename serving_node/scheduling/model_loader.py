@@ -37,12 +37,10 @@ from serving_node.core.errors import InferenceError
 from serving_node.core.inner_calls import InnerCalls, ModelCalls
 from serving_node.core.metadata import OutputClasses
 from serving_node.observability.statistics import ModelStatistics
-from serving_node.scheduling.ensemble_loader import load_ensemble
-from serving_node.scheduling.host_policies import HostPolicies
-from serving_node.scheduling.ensemble_loader import load_ensemble
-from serving_node.scheduling.host_policies import HostPolicies
 from serving_node.scheduling.adaptive_delay import delay_target
 from serving_node.scheduling.adaptive_scheduler import AdaptiveScheduler
+from serving_node.scheduling.ensemble_loader import load_ensemble
+from serving_node.scheduling.host_policies import HostPolicies
 from serving_node.scheduling.instances import InstanceThread, LoopRunner
 from serving_node.scheduling.io_rules import IoRules
 from serving_node.scheduling.labels import read_classes
@@ -317,9 +315,9 @@ class _Loader:
 
     def open(self) -> _Opened:
         """Open the file, complete and check the config, make the instances."""
-        self._refuse_batch_library(draft)
         backend = self._backends.get(self._config.backend)
         draft = self._normalised(self._config)
+        self._refuse_batch_library(draft)
         devices = [placement.device for placement in placements(draft, self.hosts)]
         if not devices:
             raise InferenceError(ErrorCode.INVALID_ARG, f"model '{self.name}' has no instance to run on")
@@ -345,13 +343,13 @@ class _Loader:
         zeros = not isinstance(opened.model, SelfDescribing)
         added = opened.sequences.null if opened.sequences is not None else ()
         for placement, instance in opened.instances:
+            warm_up(instance, opened.rules, opened.config, self.folder, name=placement.label, zeros=zeros, added=added)
+
     def _refuse_batch_library(self, config: ModelConfig) -> None:
         """Refuse a library that forms batches where Triton would find and load one without being told."""
         folders = (self._version_dir, self.folder)
         if config.HasField("dynamic_batching") and any((folder / "batchstrategy.so").exists() for folder in folders):
             raise InferenceError(ErrorCode.UNSUPPORTED, batch_library_sentence(self.name))
-
-            warm_up(instance, opened.rules, opened.config, self.folder, name=placement.label, zeros=zeros, added=added)
 
     def _open_model(self, backend: Backend, draft: ModelConfig, devices: list[Device]) -> BackendModel:
         source = ModelSource(
