@@ -77,6 +77,7 @@ class Flow:
         "_ensemble",
         "_is_driving",
         "_last",
+        "_parting",
         "_place",
         "_run",
         "_waiting",
@@ -95,6 +96,7 @@ class Flow:
         self._due: deque[StepCall] = deque()
         self._is_driving = False
         self._last: dict[str, Piece] | None = None
+        self._parting: InferenceResponse | None = None
         self._place = Place(request.sequence_id, request.sequence_start, request.sequence_end)
         self.request = request
         self.is_over = False
@@ -158,7 +160,11 @@ class Flow:
             return
         self._stop()
         named = InferenceError(error.code, f"in ensemble '{self._ensemble.pipeline.name}', {error.message}")
-        self._ensemble.respond(self, InferenceResponse("", "", error=named))
+        response = InferenceResponse("", "", error=named)
+        if self.request.lease is not None and self._calls:
+            self._parting = response  # steps that run still read memory that is the caller's until it is answered
+        else:
+            self._ensemble.respond(self, response)
 
     def cancel(self) -> bool:
         """Cancel the steps that run; return whether one does: its answer ends the flow."""
@@ -221,6 +227,9 @@ class Flow:
         if call.request is not None and call.request.trace is not None:
             call.request.trace.finish()
         self._ensemble.settled(call)
+        if self._parting is not None and not self._calls:
+            parting, self._parting = self._parting, None
+            self._ensemble.respond(self, parting)
 
     def _step_request(self, call: StepCall) -> InferenceRequest:
         request = self.request

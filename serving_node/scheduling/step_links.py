@@ -94,7 +94,8 @@ def pipeline(config: ModelConfig, models: Sequence[ModelConfig]) -> Pipeline:
     steps, links = [], []
     for step, model in zip(config.ensemble_scheduling.step, models, strict=True):
         name = step_model(step.model_name, step.model_namespace)
-        inputs, outputs = dict(step.input_map), dict(step.output_map)
+        # maps have no order of their own
+        inputs, outputs = dict(sorted(step.input_map.items())), dict(sorted(step.output_map.items()))
         is_decoupled = model.model_transaction_policy.decoupled
         steps.append(Step(name, inputs, outputs, step.model_version, is_decoupled=is_decoupled))
         side = Side(model.max_batch_size > 0, {tensor.name: tuple(tensor.dims) for tensor in model.input})

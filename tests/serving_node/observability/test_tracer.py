@@ -175,6 +175,23 @@ def test_any_text_makes_json(request_id: str, elements: list[bytes]) -> None:
     assert row["tensor"]["data"] == ",".join(f'"{element.decode("utf-8", "replace")}"' for element in elements)
 
 
+async def test_a_trace_below_another_names_it_and_counts_for_it(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    traced = tracer(path, count=1)
+    trace = traced.start("m", {})
+    assert trace is not None
+    below = trace.child()
+    run(below)
+    run(trace)
+    await traced.close(10)
+    written = [row for file in sorted(tmp_path.glob("trace.json*")) for row in rows(file)]
+    begun = [row for row in written if "model_name" in row]
+    assert begun == [
+        {"id": 2, "model_name": "m", "model_version": 3, "parent_id": 1},
+        {"id": 1, "model_name": "m", "model_version": 3},
+    ]
+
+
 def test_large_tensors_are_only_described(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("serving_node.observability.tracing.tracer._MAX_TENSOR_BYTES", 3)
     assert tensor_text(Tensor("t", "FP32", (1,), b"")) == ""

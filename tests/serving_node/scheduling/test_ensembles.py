@@ -245,6 +245,65 @@ async def test_an_error_names_the_ensemble_and_what_still_runs_is_cancelled() ->
     assert under._statistics.failures[FailureReason.OTHER] == under._statistics.fail.count == 1
 
 
+class Lease:
+    """Memory of the caller's."""
+
+    def store(self, tensor: Tensor) -> bool:
+        return False
+
+    def release(self) -> None: ...
+
+
+async def test_memory_of_the_caller_is_not_given_back_while_a_step_reads_it() -> None:
+    models = Models({name: model(name) for name in ("m", "n")})
+    caller = Caller()
+    under = scheduler(ensemble(step("m", "i=A", "Y"), step("n", "i=A", "Z"), outputs="Y Z"), models)
+    under.submit(request(caller, lease=Lease()))
+    fail(models.of("m")[0])
+    assert caller.responses == []
+    give(models.of("n")[0], tensor("o"))
+    assert caller.error.message == "in ensemble 'e', broken"
+
+
+@dataclass
+class Trace:
+    """What was noted about a request and those made for it."""
+
+    rows: list[str] = field(default_factory=list)
+    children: list[Trace] = field(default_factory=list)
+
+    def begin(self, model: str, version: str, request_id: str, ns: int) -> None: ...
+
+    def mark(self, activity: str, ns: int) -> None:
+        self.rows.append(activity)
+
+    def tensors(self, activity: str, tensors: Any) -> None: ...
+
+    def context(self) -> str:
+        return ""
+
+    def child(self) -> Trace:
+        self.children.append(Trace())
+        return self.children[-1]
+
+    def end(self, ns: int) -> None:
+        self.rows.append("end")
+
+    def finish(self) -> None:
+        self.rows.append("finish")
+
+
+async def test_steps_have_traces_below_that_of_the_request(models: Models) -> None:
+    trace = Trace()
+    under = scheduler(CHAIN, models)
+    under.submit(request(Caller(), trace=trace))
+    give(models.requests[0], tensor("o"))
+    give(models.requests[1], tensor("o"))
+    assert trace.rows == ["QUEUE_START", "end"]
+    assert [one.trace for one in models.requests] == trace.children
+    assert [child.rows for child in trace.children] == [["finish"], ["finish"]]
+
+
 async def test_a_step_that_cannot_be_submitted_fails_the_request_at_once(models: Models) -> None:
     models.refuse["n"] = InferenceError(ErrorCode.UNAVAILABLE, "[request id: <id_unknown>] Exceeds maximum queue size")
     caller, under = Caller(), scheduler(CHAIN, models)
