@@ -219,6 +219,7 @@ def _scheduler(
             turns=loader.turns,
         )
     policy = batch_policy(opened.config)
+    statistics.adaptive_delay = None  # that of the unit before, whose counters these are
     target = delay_target(opened.config) if policy is not None else None
     if policy is not None and target is not None:
         return AdaptiveScheduler(
