@@ -5,11 +5,15 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable
+from typing import Protocol
 
 from benchmarks.options import Options
 from serving_node.core.request import InferenceRequest
-from serving_node.scheduling.batcher import Batcher, DynamicBatcher, SingleBatcher
+from serving_node.scheduling.batch import Batch
+from serving_node.scheduling.batcher import Batcher, DynamicBatcher, Poll, SingleBatcher
 from serving_node.scheduling.policy import BatchPolicy, QueuePolicy, TimeoutAction
+from serving_node.scheduling.sequence_batcher import SequenceBatcher
+from serving_node.scheduling.sequence_policy import SequencePolicy
 
 _MAX_BATCH = 64
 _LEVELS = 4
@@ -18,6 +22,17 @@ _ROUNDS = 5
 # Of the requests with time-outs, one in so many asks for a short one and meets it in the queue.
 _ONE_EXPIRES = 8
 _STEP_NS = 1000
+_SEQUENCE = 4
+
+
+class _Queue(Protocol):
+    """What is measured of a batcher."""
+
+    def push(self, request: InferenceRequest, now_ns: int) -> None:
+        """Take a request in."""
+
+    def poll(self, now_ns: int, free_slots: int) -> Poll:
+        """Return what runs now."""
 
 
 def _fifo() -> Batcher:
@@ -37,13 +52,40 @@ def _timed(action: TimeoutAction, can_be_short: bool) -> Callable[[], Batcher]:
     return lambda: DynamicBatcher(BatchPolicy(_MAX_BATCH, frozenset((_MAX_BATCH,)), levels=(level,)))
 
 
-_BATCHERS: dict[str, Callable[[], Batcher]] = {
+class _Sequences:
+    """A sequence batcher in the place of another: every few requests are a sequence, most of which wait for a slot."""
+
+    def __init__(self, *, is_direct: bool) -> None:
+        batching = None if is_direct else BatchPolicy(_MAX_BATCH, frozenset((_MAX_BATCH,)))
+        policy = SequencePolicy(_MAX_BATCH, 10**15, is_direct, rows=_MAX_BATCH, batching=batching)
+        self._batcher = SequenceBatcher("m", policy, 1)
+        self._pushed = 0
+
+    def push(self, request: InferenceRequest, now_ns: int) -> None:
+        place = self._pushed % _SEQUENCE
+        request.sequence_id = self._pushed // _SEQUENCE + 1
+        request.sequence_start, request.sequence_end = place == 0, place == _SEQUENCE - 1
+        request.timeout_us = 0
+        self._pushed += 1
+        self._batcher.push(request, now_ns)
+
+    def poll(self, now_ns: int, free_slots: int) -> Poll:
+        poll = Poll()
+        for batch in self._batcher.poll(now_ns, (0,)).batches:
+            self._batcher.finished(batch, now_ns)
+            poll.batches.append(Batch(batch.requests, len(batch.rows)))
+        return poll
+
+
+_BATCHERS: dict[str, Callable[[], _Queue]] = {
     "each request alone": _alone,
     "first in, first out": _fifo,
     f"{_LEVELS} priority levels": _levels,
     "time-outs far away": _timed(TimeoutAction.REJECT, False),
     "time-outs that reject": _timed(TimeoutAction.REJECT, True),
     "time-outs that delay": _timed(TimeoutAction.DELAY, True),
+    "sequences, direct": lambda: _Sequences(is_direct=True),
+    "sequences, oldest": lambda: _Sequences(is_direct=False),
 }
 
 
@@ -56,7 +98,7 @@ def _request(number: int) -> InferenceRequest:
 class _Load:
     """A batcher with about ``queued`` requests in it, of which as many leave as enter."""
 
-    def __init__(self, batcher: Batcher, queued: int) -> None:
+    def __init__(self, batcher: _Queue, queued: int) -> None:
         self._batcher = batcher
         self._now_ns = 0
         for number in range(queued):
