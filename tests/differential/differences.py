@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from tests.differential.steps import Case
 
 DIFFERENCES: dict[str, tuple[str, ...]] = {
+    "a model of which all instance groups are `passive`": ("limited-passive",),
     "response cache: when two requests are equal": (
         "kept-other-shape",
         "kept-other-parameters",
@@ -60,7 +61,7 @@ DIFFERENCES: dict[str, tuple[str, ...]] = {
     ),
     "a raw request of the wrong size": ("http-raw-matrix-odd", "http-raw-odd-bytes", "http-raw-fixed-long"),
     "a required input missing beside optional ones": ("bad-missing-both-optional-required-*",),
-    "several mistakes in one request": ("bad-batch-size-differs-*", "bad-shape-zero-batch-*"),
+    "several mistakes in one request": ("bad-batch-size-differs-*", "bad-shape-zero-batch-*", "bls-wrong-*"),
     "inputs listed in an error": (
         "bad-optional-too-many-*",
         "bad-unknown-input-json",
@@ -85,7 +86,18 @@ DIFFERENCES: dict[str, tuple[str, ...]] = {
         "generate-parameters-out",
         "generate_stream-parameters-out",
     ),
+    "what goes wrong in another model that a Python model asks: its kind": (
+        "calls-failing-NOT_FOUND",
+        "calls-failing-CANCELLED",
+        "calls-three",
+        "calls-async-three",
+        "calls-decoupled-three",
+        "calls-decoupled-async-three",
+        "calls-queue-timeout",
+        "calls-queue-timeout-shorter",
+    ),
     "texts of pybind in errors of Python models": (
+        "calls-parameters-list",
         "failing-list-*",
         "failing-raise nothing-*",
         "passes_oldest-answer-and-again",
