@@ -310,6 +310,7 @@ LIMITED: dict[str, Files] = {
     "weighed": _limited('count: 2 rate_limiter { priority: 3 resources { name: "R1" count: 1 } }'),
     **{f"on_{policy}": _limited(f'host_policy: "{policy}"') for policy in ("first", "one", "letter", "open", "node")},
     "on_unknown": _limited('host_policy: "unknown"'),
+    "passive": _limited("passive: true"),
 }
 _REPOSITORIES = {
     "explicit": EXPLICIT,

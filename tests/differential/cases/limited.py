@@ -35,5 +35,6 @@ def _unload(model: str) -> Http:
 CASES = (
     *(_case(f"served-{model}", load(model), _ask(model), _ask(model), _unload(model)) for model in _SERVED),
     *(_case(f"refused-{model}", load(model), index(model)) for model in _REFUSED),
+    _case("passive", load("passive"), index("passive"), _unload("passive")),
     _case("global-beside-device", load("fits"), load("global_too"), _ask("fits"), _unload("fits")),
 )
