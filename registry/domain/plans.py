@@ -211,11 +211,13 @@ def plan_document(
     check_ids: Iterable[str],
     fleet_id: str,
     selector: Mapping[str, str],
+    called: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Return the document that an approval is bound to; its digest changes when anything that was approved changes.
 
     The weights of live and canary routes are left out: what is approved is the allowed range of them.
-    ``manifest_digests`` and ``config_digests`` map version and config ids to digests.
+    ``manifest_digests`` and ``config_digests`` map version and config ids to digests; ``called`` maps the names of
+    models that it calls to the digests of what is deployed under them.
     """
     routes = [
         {
@@ -238,7 +240,16 @@ def plan_document(
             "sticky": spec.sticky,
             "served_name": spec.served_name,
         },
+        **({"called": dict(sorted(called.items()))} if called else {}),
     }
+
+
+def models_called(config: Mapping[str, Any]) -> dict[str, set[int]]:
+    """Return the names of the models that a config's ensemble calls, each with the versions; -1 is the newest."""
+    called: dict[str, set[int]] = {}
+    for step in (config.get("ensemble_scheduling") or {}).get("step", []):
+        called.setdefault(step.get("model_name", ""), set()).add(step.get("model_version", 0))
+    return called
 
 
 _SPEC_FIELDS = {"routes", "sticky", "weight_range", "served_name"}

@@ -24,6 +24,7 @@ from registry.models import (
     VersionState,
 )
 from registry.selectors.fleet import is_reachable, nodes_of, observation_of
+from registry.services.called_models import called_digests
 from registry.services.fields import require_served_name
 from registry.services.permissions import require
 from serving_node.contract.digests import plan_digest
@@ -125,6 +126,13 @@ class ResolvedSpec:
     versions: dict[str, ModelVersion]
     configs: dict[str, ConfigRevision]
 
+    def bodies(self) -> dict[str, dict[str, Any]]:
+        """Return the config of each route, by the field that names it."""
+        return {
+            f"routes[{index}].config": self.configs[route.config_id].body
+            for index, route in enumerate(self.spec.routes)
+        }
+
     def unit(self, route: RouteSpec) -> str:
         """Return the unit id of a route."""
         return unit_name(self.spec.served_name, route.version, self.configs[route.config_id].digest)
@@ -171,7 +179,11 @@ def deployment_plan(
 
 
 def plan_of(*, fleet: Fleet, resolved: ResolvedSpec) -> dict[str, Any]:
-    """Return the document that an approval is bound to, as things are now."""
+    """Return the document that an approval is bound to, as things are now.
+
+    Raises:
+        ValidationFailed: a model that it calls is not deployed on the fleet.
+    """
     checks = Check.objects.filter(version__in=list(resolved.versions.values())).values_list("id", flat=True)
     return plan_document(
         spec=resolved.spec,
@@ -180,6 +192,7 @@ def plan_of(*, fleet: Fleet, resolved: ResolvedSpec) -> dict[str, Any]:
         check_ids=[str(check) for check in checks],
         fleet_id=str(fleet.id),
         selector=fleet.selector,
+        called=called_digests(fleet, resolved.bodies(), resolved.spec.served_name),
     )
 
 
