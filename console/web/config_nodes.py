@@ -196,7 +196,7 @@ class _Builder:
         chosen = self._flat.get(name, "")
         options = [Node("option", name, _(none), is_on=not chosen)]
         for spec in specs:
-            node = Node("option", name, _(spec.label), _(spec.help), spec.name, is_on=chosen == spec.name)
+            node = Node("option", name, _said(spec.label), _said(spec.help), spec.name, is_on=chosen == spec.name)
             here = f"{prefix}{spec.name}"
             if spec.kind is Kind.SECTION:
                 node.children = self._below(spec, here, depth)
@@ -208,7 +208,7 @@ class _Builder:
         return Node("alternatives", name, _(label), children=options, errors=self._problems.get(name, []))
 
     def _node(self, spec: FieldSpec, name: str, depth: int) -> Node:
-        node = Node("section", name, _(spec.label), help_of(spec), errors=self._problems.get(name, []))
+        node = Node("section", name, _said(spec.label), help_of(spec), errors=self._problems.get(name, []))
         if spec.shape is Shape.MAP or (spec.kind is Kind.SECTION and spec.shape is Shape.LIST):
             node.kind = "rows"
             node.children = [self._row(spec, name, str(row), depth) for row in self._rows.get(name, ())]
@@ -228,7 +228,7 @@ class _Builder:
         node.value = self._flat.get(node.name, _FIRST.get(spec.path, "") if "__n" in node.name else "")
         if spec.kind is Kind.CHOICE:
             node.kind = "choice"
-            node.choices = tuple(Choice(choice.value, _(choice.label)) for choice in spec.choices)
+            node.choices = tuple(Choice(choice.value, _said(choice.label)) for choice in spec.choices)
             node.value = node.value or str(spec.default)
         elif spec.kind is Kind.TEXT and spec.shape is Shape.LIST:
             node.kind = "lines"
@@ -257,9 +257,14 @@ class _Builder:
         return row
 
 
+def _said(text: str) -> str:
+    """Return a text of the contract's catalogue in the reader's language; the catalogue marks it."""
+    return _(text)
+
+
 def help_of(spec: FieldSpec) -> str:
     """Return a field's sentence with how it is typed."""
-    parts = [_(spec.help)] if spec.help else []
+    parts = [_said(spec.help)] if spec.help else []
     if spec.unit == "microseconds":
         parts.append(_("In microseconds: 1000 are 1 ms."))
     elif spec.unit:
