@@ -16,24 +16,25 @@ from benchmarks.options import Options
 BENCHMARKS = {
     "scheduler": "the pure batcher with many queued requests, over itself with few",
     "engine": "a model served in this process over the raw loop of its engine",
+    "response_cache": "a model with the response cache over the same without it",
     "wire": "HTTP and gRPC without a model over a real Triton server (needs --oracle)",
     "python_model": "a Python model in its own process, node over a real Triton server (needs --oracle)",
     "serving": "a whole node over a real Triton server, same models (needs --oracle)",
     "memory": "growth of a node's memory over a million requests (only when named)",
 }
-_BY_DEFAULT = ("scheduler", "engine", "wire", "python_model", "serving")
+_BY_DEFAULT = ("scheduler", "engine", "response_cache", "wire", "python_model", "serving")
 _NEED_ORACLE = ("wire", "python_model", "serving")
 
 
 def _parse() -> argparse.Namespace:
-    listing = "\n".join(f"  {name:10} {text}" for name, text in BENCHMARKS.items())
+    listing = "\n".join(f"  {name:14} {text}" for name, text in BENCHMARKS.items())
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
         description=(__doc__ or "") + "\n" + listing,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     default = Options()
-    parser.add_argument("names", nargs="*", metavar="NAME", choices=[*BENCHMARKS, []], help="default: the first five")
+    parser.add_argument("names", nargs="*", metavar="NAME", choices=[*BENCHMARKS, []], help="default: the first six")
     parser.add_argument("--quick", action="store_true", help="seconds instead of minutes; not worth quoting")
     parser.add_argument("--oracle", type=Path, help="folder with triton.sh and compare.py")
     parser.add_argument("-i", "--protocols", nargs="+", choices=["grpc", "http"], default=default.protocols)

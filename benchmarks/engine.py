@@ -41,6 +41,9 @@ class OneModel:
     def resolve(self, name: str, version: str, request: InferenceRequest | None) -> ServedModel:
         return self._model
 
+    def sole(self, name: str, version: str) -> ServedModel | None:
+        return self._model
+
     def models(self) -> list[ServedModel]:
         return [self._model]
 

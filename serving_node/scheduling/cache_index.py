@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
 from itertools import islice
 from typing import Generic, TypeVar
 
@@ -13,15 +12,6 @@ Entry = TypeVar("Entry")
 OVERHEAD_BYTES = 512
 
 
-@dataclass(slots=True)
-class _Held(Generic[Entry]):
-    """An entry, the bytes that it counts for, and whose it is."""
-
-    entry: Entry
-    cost: int
-    owner: bytes
-
-
 class CacheIndex(Generic[Entry]):
     """Entries by key. An entry counts for its size and ``OVERHEAD_BYTES``; all together never exceed ``capacity``."""
 
@@ -29,7 +19,8 @@ class CacheIndex(Generic[Entry]):
         self.capacity = capacity
         self.used = 0
         self.evictions = 0
-        self._held: OrderedDict[bytes, _Held[Entry]] = OrderedDict()
+        # an entry, the bytes that it counts for, and whose it is: tuples, which the garbage collector need not visit
+        self._held: OrderedDict[bytes, tuple[Entry, int, bytes]] = OrderedDict()
         self._owned: dict[bytes, dict[bytes, None]] = {}
 
     def __len__(self) -> int:
@@ -45,7 +36,7 @@ class CacheIndex(Generic[Entry]):
         if held is None:
             return None
         self._held.move_to_end(key)
-        return held.entry
+        return held[0]
 
     def put(self, key: bytes, entry: Entry, size: int, owner: bytes) -> bool:
         """Hold an entry in place of one with the same key, and give up others until there is room.
@@ -60,7 +51,7 @@ class CacheIndex(Generic[Entry]):
         while self.used + cost > self.capacity:
             self._remove(next(iter(self._held)))
             self.evictions += 1
-        self._held[key] = _Held(entry, cost, owner)
+        self._held[key] = (entry, cost, owner)
         self._owned.setdefault(owner, {})[key] = None
         self.used += cost
         return True
@@ -72,9 +63,9 @@ class CacheIndex(Generic[Entry]):
         return owner in self._owned
 
     def _remove(self, key: bytes) -> None:
-        held = self._held.pop(key)
-        self.used -= held.cost
-        keys = self._owned[held.owner]
+        _, cost, owner = self._held.pop(key)
+        self.used -= cost
+        keys = self._owned[owner]
         del keys[key]
         if not keys:
-            del self._owned[held.owner]
+            del self._owned[owner]

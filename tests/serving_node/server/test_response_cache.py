@@ -111,6 +111,11 @@ def metric(node: NodeProcess, name: str) -> float:
     return float(next(line.rsplit(" ", 1)[1] for line in text.splitlines() if line.startswith(name)))
 
 
+def redis_flags(store: ValkeyProcess) -> list[str]:
+    settings = {"host": "127.0.0.1", "port": store.port, "password": PASSWORD, "socket_timeout": 5000}
+    return [f"--cache-config=redis,{key}={value}" for key, value in settings.items()]
+
+
 @pytest.mark.parametrize("protocol", ["http", "grpc"])
 def test_a_hit_is_the_same_answer_to_the_bit_and_runs_nothing(launch: Launch, protocol: str) -> None:
     node = launch("--cache-config", "local,size=1000000").until_ready()
@@ -169,10 +174,51 @@ def test_another_config_gives_no_old_answers(launch: Launch, repository: Path) -
     eventually(lambda: metric(node, "nv_cache_num_entries") == 1, "the old answers are gone")
 
 
+_ENSEMBLE_CONFIG = """
+platform: "ensemble"
+max_batch_size: 8
+input { name: "a" data_type: TYPE_FP32 dims: [ -1 ] }
+output { name: "b" data_type: TYPE_FP32 dims: [ -1 ] }
+output { name: "number" data_type: TYPE_INT32 dims: [ 1 ] }
+ensemble_scheduling {
+  step {
+    model_name: "counting" model_version: -1
+    input_map { key: "x" value: "a" } output_map { key: "y" value: "b" } output_map { key: "n" value: "number" }
+  }
+}
+response_cache { enable: true }
+"""
+
+
+@pytest.mark.parametrize("kind", ["local", "redis"])
+def test_an_ensemble_forgets_what_its_models_said_before_they_changed(
+    launch: Launch, repository: Path, store: ValkeyProcess, kind: str
+) -> None:
+    (repository / "chain" / "1").mkdir(parents=True)
+    (repository / "chain" / "config.pbtxt").write_text(_ENSEMBLE_CONFIG)
+    config = repository / "counting" / "config.pbtxt"
+    uncached = _COUNTING_CONFIG.replace("enable: true", "enable: false")
+    config.write_text(uncached)
+    flags = ["--cache-config=local,size=1000000"] if kind == "local" else redis_flags(store)
+    node = launch(*flags, "--model-control-mode=explicit", "--load-model=chain").until_ready()
+
+    def ask(value: float) -> list[int]:
+        tensor = {"name": "a", "shape": [1, 1], "datatype": "FP32", "data": [value]}
+        answer = call(node, "POST", "/v2/models/chain/infer", {"inputs": [tensor]})
+        return next(output["data"] for output in answer["outputs"] if output["name"] == "number")
+
+    assert ask(1) == [1]
+    eventually(lambda: statistics(node, "chain")["cache_miss"] == 1, "the answer is kept")
+    assert [ask(1), ask(2)] == [[1], [2]]
+    assert statistics(node, "chain")["cache_hit"] == 1
+    assert statistics(node)["success"] == 2, "a hit runs no step"
+    config.write_text(uncached.replace("max_batch_size: 8", "max_batch_size: 16"))
+    call(node, "POST", "/v2/repository/models/counting/load")
+    assert ask(2) == [1], "computed again, by the new model"
+
+
 def test_two_nodes_share_a_redis_server(launch: Launch, store: ValkeyProcess) -> None:
-    redis = ["--cache-config=redis,host=127.0.0.1", f"--cache-config=redis,port={store.port}"]
-    redis += [f"--cache-config=redis,password={PASSWORD}", "--cache-config=redis,socket_timeout=5000"]
-    one, two = launch(*redis), launch(*redis)
+    one, two = launch(*redis_flags(store)), launch(*redis_flags(store))
     one.until_ready()
     two.until_ready()
     infer(two, 9)
