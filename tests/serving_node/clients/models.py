@@ -170,6 +170,7 @@ def answer(self, request, get):
     return {"fc6_1": np.linspace(0, 1, 1000, dtype=np.float32).reshape(1000, 1, 1)}
 """
 
+_OLDEST = "oldest { max_candidate_sequences: 64 preferred_batch_size: [ 4, 8 ] }"
 _DECOUPLED = "model_transaction_policy { decoupled: true }"
 
 
@@ -178,8 +179,15 @@ def _add_sub(kind: str, code: str = _ADD_SUB) -> Model:
     return Model(_config(8, [*inputs], [*outputs]), _code(code, _COMPLETES % kind))
 
 
-def _sequence(more: str) -> Model:
-    return Model(_config(8, [("INPUT", "INT32", "1")], [("OUTPUT", "INT32", "1")]), _code(_SEQUENCE, more))
+def _sequence(more: str, strategy: str, id_type: str = "") -> Model:
+    controls = [(name, "int32_false_true: [ 0, 1 ]") for name in ("START", "END", "READY")]
+    controls += [("CORRID", f"data_type: TYPE_{id_type}")] if id_type else []
+    inputs = [
+        f'control_input {{ name: "{name}" control {{ kind: CONTROL_SEQUENCE_{name} {how} }} }}'
+        for name, how in controls
+    ]
+    batching = f"sequence_batching {{ max_sequence_idle_microseconds: 60000000 {strategy} {' '.join(inputs)} }}"
+    return Model(_config(8, [("INPUT", "INT32", "1")], [("OUTPUT", "INT32", "1")], batching), _code(_SEQUENCE, more))
 
 
 def _identity(kind: str) -> Model:
@@ -191,9 +199,9 @@ MODELS = {
     "simple_int8": _add_sub("INT8"),
     "simple_string": _add_sub("STRING", _ADD_SUB_TEXTS),
     "simple_identity": _identity("STRING"),
-    "simple_sequence": _sequence(_STARTS_PLUS_ONE % "0"),
-    "simple_dyna_sequence": _sequence(_STARTS_PLUS_ONE % "int(key)"),
-    "simple_string_dyna_sequence": _sequence(_ACCUMULATES),
+    "simple_sequence": _sequence(_STARTS_PLUS_ONE % "0", "direct { }"),
+    "simple_dyna_sequence": _sequence(_STARTS_PLUS_ONE % "int(key)", _OLDEST, "UINT64"),
+    "simple_string_dyna_sequence": _sequence(_ACCUMULATES, _OLDEST, "STRING"),
     "custom_identity_int32": _identity("INT32"),
     "identity_fp32": _identity("FP32"),
     "repeat_int32": Model(
