@@ -38,14 +38,24 @@ class LatencyHistogram:
 
     def observe(self, duration_ns: int, times: int = 1) -> None:
         """Count a duration ``times`` times."""
-        self.observe_all([duration_ns] * times)
+        pending = self._state[1]
+        if times == 1:
+            pending.append(duration_ns)
+        else:
+            pending.extend([duration_ns] * times)
+        if len(pending) >= _FOLD_AT:
+            self._fold()
 
     def observe_all(self, durations_ns: Sequence[int]) -> None:
         """Count each of the durations."""
-        folded, pending = self._state
+        pending = self._state[1]
         pending.extend(durations_ns)
         if len(pending) >= _FOLD_AT:
-            self._state = (folded.plus(_sorted_into_buckets(pending)), [])
+            self._fold()
+
+    def _fold(self) -> None:
+        folded, pending = self._state
+        self._state = (folded.plus(_sorted_into_buckets(pending)), [])
 
     def snapshot(self) -> HistogramSnapshot:
         """Return a consistent copy."""

@@ -90,34 +90,36 @@ def encode_batches(batches: Sequence[Sequence[InferenceRequest]], first_handle: 
     The bytes of all inputs follow each other, each at a multiple of 16 in the datagram or of 64 in a block.
     """
     encoded = Batches([])
-    looks: list[_Look] = []
+    payload = encoded.payload
     total = 0
     handle = first_handle
     for requests in batches:
         records: list[list[Any]] = []
         for request in requests:
             look, said = table.find(request)
-            looks.append(look)
             total += look.size
             records.append(_record(handle, request, said))
             handle += 1
-        encoded.records.append(records)
-    every = (request for requests in batches for request in requests)
-    if total <= INLINE_BYTES:
-        payload = encoded.payload
-        for request, look in zip(every, looks, strict=True):
             for tensor, padding in zip(request.inputs, look.paddings, strict=True):
                 payload.append(tensor.data)
                 if padding:
                     payload.append(padding)
-        return encoded
-    position = 0
-    for request in every:
-        for tensor in request.inputs:
-            encoded.placed.append((position, tensor.data))
-            position = aligned(position + len(tensor.data))
-    encoded.placed_bytes = position
+        encoded.records.append(records)
+    if total > INLINE_BYTES:
+        payload.clear()
+        _place(encoded, batches)
     return encoded
+
+
+def _place(encoded: Batches, batches: Sequence[Sequence[InferenceRequest]]) -> None:
+    """Give all inputs a place in one block."""
+    position = 0
+    for requests in batches:
+        for request in requests:
+            for tensor in request.inputs:
+                encoded.placed.append((position, tensor.data))
+                position = aligned(position + len(tensor.data))
+    encoded.placed_bytes = position
 
 
 def _record(handle: int, request: InferenceRequest, said: int | list[Any]) -> list[Any]:

@@ -282,12 +282,15 @@ class BlockMap:
             self._mapped.pop(number, None)
 
 
+_ZEROS = [bytes(count) for count in range(16)]
+
+
 def join(kind: int, header: bytes, payload: Sequence[bytes | bytearray | memoryview], flags: int = 0) -> bytes:
     """Return a datagram. The chunks of ``payload`` are already padded to 16 bytes."""
     end = 8 + len(header)
     if not payload:
         return PREFIX.pack(len(header), kind, flags) + header
-    return b"".join((PREFIX.pack(len(header), kind, flags), header, bytes(-end & 15), *payload))
+    return b"".join((PREFIX.pack(len(header), kind, flags), header, _ZEROS[-end & 15], *payload))
 
 
 def split(datagram: memoryview) -> tuple[int, int, memoryview, int]:
