@@ -70,8 +70,7 @@ def test_a_sequence_begins_with_start(make: type) -> None:
         batcher.push(request(7), 0)
     assert caught.value.code is ErrorCode.INVALID_ARG
     assert caught.value.message == (
-        "inference request for sequence 7 to model 'm' must specify the START flag on the"
-        " first request of the sequence"
+        "inference request for sequence 7 to model 'm' must specify the START flag on the first request of the sequence"
     )
 
 
@@ -245,17 +244,80 @@ def test_everything_that_waits_can_be_taken_out() -> None:
         assert batcher.pending == 0
 
 
+def iterative(*, is_direct: bool, slots: int = 2, instances: int = 1) -> SequenceBatcher:
+    policy = SequencePolicy(
+        slots=slots,
+        max_idle_ns=IDLE,
+        is_direct=is_direct,
+        rows=slots,
+        batching=None if is_direct else BatchPolicy(4, frozenset((4,))),
+        is_iterative=True,
+    )
+    return SequenceBatcher("m", policy, instances)
+
+
+@pytest.mark.parametrize("is_direct", [True, False])
+def test_a_request_without_id_is_a_sequence_of_its_own_where_the_model_is_iterative(is_direct: bool) -> None:
+    batcher = iterative(is_direct=is_direct, slots=1)
+    first, second = request(0), request(0)
+    batcher.push(first, 0)
+    batcher.push(second, 0)
+    assert (first.sequence_id, second.sequence_id, first.sequence_start) == (1, 2, True)
+    (batch,) = batcher.poll(0, [0]).batches
+    assert ids(batch) == [1]
+    assert batcher.finished(batch, 0, [first]) == []
+    assert not first.sequence_start
+    assert ids(run_one(batcher)) == [1]
+    assert ids(run_one(batcher)) == [2]
+    assert not batcher.seated
+    assert batcher.poll(0, [0]).batches == []
+
+
+@pytest.mark.parametrize("is_direct", [True, False])
+def test_a_long_pass_is_not_idle(is_direct: bool) -> None:
+    batcher = iterative(is_direct=is_direct, slots=1)
+    one = request(0)
+    batcher.push(one, 0)
+    (batch,) = batcher.poll(0, [0]).batches
+    assert batcher.poll(10 * IDLE, []).failed == []
+    assert batcher.finished(batch, 10 * IDLE, [one]) == []
+    assert ids(run_one(batcher, 10 * IDLE)) == [1]
+
+
+@pytest.mark.parametrize("make", [direct, oldest])
+def test_what_waits_for_an_instance_that_is_gone_is_returned_and_others_take_over(make: type) -> None:
+    batcher = make(slots=1, instances=2)
+    requests = [request(1, "S"), request(1), request(2, "S"), request(3, "S")]
+    for one in requests:
+        batcher.push(one, 0)
+    assert batcher.abandon(0) == requests[:2]
+    assert batcher.pending == 2
+    assert [ids(batch) for batch in batcher.poll(0, [1]).batches] == [[2]]
+    assert batcher.backlog == 1
+    batcher.restore(0, 0)
+    assert [ids(batch) for batch in batcher.poll(0, [0]).batches] == [[3]]
+
+
 class Machine(RuleBasedStateMachine):
-    """Random sequences: nothing is lost, run twice or out of order, and whoever can run does."""
+    """Random sequences, failures and deaths: nothing is lost, run twice or out of order, and whoever can run does."""
 
     batcher: SequenceBatcher
 
     @initialize(
-        is_direct=st.booleans(), slots=st.integers(1, 3), instances=st.integers(1, 2), size=st.sampled_from([0, 1, 3])
+        kind=st.sampled_from(["direct", "oldest", "passes"]),
+        slots=st.integers(1, 3),
+        instances=st.integers(1, 2),
+        size=st.sampled_from([0, 1, 3]),
     )
-    def begin(self, is_direct: bool, slots: int, instances: int, size: int) -> None:
-        self.batcher = direct(slots, instances) if is_direct else oldest(slots, instances, size)
+    def begin(self, kind: str, slots: int, instances: int, size: int) -> None:
+        if kind == "passes":
+            self.batcher = iterative(is_direct=size == 0, slots=slots, instances=instances)
+        else:
+            self.batcher = direct(slots, instances) if kind == "direct" else oldest(slots, instances, size)
+        self.has_passes = kind == "passes"
+        self.slots = slots
         self.instances = instances
+        self.gone: set[int] = set()
         self.now = 0
         self.waiting: list[InferenceRequest] = []
         self.running: dict[int, SequenceBatch] = {}
@@ -264,13 +326,20 @@ class Machine(RuleBasedStateMachine):
         self.ran: dict[Sequence, list[int]] = defaultdict(list)
         self.places: dict[Sequence, set[tuple[int, int]]] = defaultdict(set)
 
-    @rule(number=st.integers(1, 5), start=st.booleans(), end=st.booleans(), timeout_us=st.sampled_from([0, 0, 300_000]))
-    def push(self, number: int, start: bool, end: bool, timeout_us: int) -> None:
+    @rule(
+        number=st.integers(0, 5),
+        start=st.booleans(),
+        end=st.booleans(),
+        timeout_us=st.sampled_from([0, 0, 300_000]),
+        patience=st.sampled_from([0, 0, 0, IDLE // 4]),
+    )
+    def push(self, number: int, start: bool, end: bool, timeout_us: int, patience: int) -> None:
         one = request(number, "S" * start + "E" * end, timeout_us=timeout_us)
+        one.deadline_ns = self.now + patience if patience else 0
         try:
             self.batcher.push(one, self.now)
         except InferenceError:
-            assert not start
+            assert not start or not number
             return
         self.waiting.append(one)
         one.priority = len(self.pushed)  # its number; sequences have no priorities
@@ -280,7 +349,7 @@ class Machine(RuleBasedStateMachine):
     @rule(step=st.sampled_from([0, MS, IDLE // 2, IDLE]))
     def poll(self, step: int) -> None:
         self.now += step
-        free = [number for number in range(self.instances) if number not in self.running]
+        free = [number for number in range(self.instances) if number not in self.running and number not in self.gone]
         poll = self.batcher.poll(self.now, free)
         for one, _ in poll.failed:
             self._gone(one)
@@ -294,14 +363,21 @@ class Machine(RuleBasedStateMachine):
                 if row.request is not None:
                     self._gone(row.request)
                     sequence = self.sequence[id(row.request)]
+                    assert row.sequence is sequence
                     self.ran[sequence].append(row.request.priority)
                     self.places[sequence].add((batch.instance, row.slot))
+        if poll.wake_at_ns is not None:
+            assert poll.wake_at_ns > self.now
 
     @precondition(lambda self: self.running)
     @rule(data=st.data())
     def finish(self, data: st.DataObject) -> None:
-        number = data.draw(st.sampled_from(sorted(self.running)))
-        self.batcher.finished(self.running.pop(number), self.now)
+        batch = self.running.pop(data.draw(st.sampled_from(sorted(self.running))))
+        again = [one for one in batch.requests if self.has_passes and data.draw(st.booleans())]
+        lost = self.batcher.finished(batch, self.now, again)
+        for one in again:
+            if not any(one is other for other in lost):
+                self.waiting.append(one)
 
     @precondition(lambda self: self.waiting)
     @rule(data=st.data())
@@ -313,6 +389,22 @@ class Machine(RuleBasedStateMachine):
         for other in gone:
             assert other.sequence_id == one.sequence_id
             self._gone(other)
+
+    @rule(data=st.data())
+    def die(self, data: st.DataObject) -> None:
+        """An instance goes for long: what it ran fails, and what waits for it is returned."""
+        number = data.draw(st.integers(0, self.instances - 1))
+        if number in self.running:
+            assert self.batcher.finished(self.running.pop(number), self.now) == []
+        self.gone.add(number)
+        for one in self.batcher.abandon(number):
+            self._gone(one)
+
+    @precondition(lambda self: self.gone)
+    @rule()
+    def come_back(self) -> None:
+        number = self.gone.pop()
+        self.batcher.restore(number, self.now)
 
     def _gone(self, one: InferenceRequest) -> None:
         (position,) = [at for at, other in enumerate(self.waiting) if other is one]
@@ -334,10 +426,27 @@ class Machine(RuleBasedStateMachine):
             sequences = [self.sequence[id(one)] for one in batch.requests]
             assert len(set(sequences)) == len(sequences)
 
+    @invariant()
+    def each_slot_has_one_sequence_at_most(self) -> None:
+        if not hasattr(self, "batcher"):
+            return
+        seated = {sequence for sequence in self.sequence.values() if sequence.seat is not None}
+        assert len({sequence.seat for sequence in seated}) == len(seated)
+        assert not any(sequence.seat and sequence.seat.instance in self.gone for sequence in seated)
+
+    @invariant()
+    def nobody_waits_for_a_slot_while_one_is_free(self) -> None:
+        if not hasattr(self, "batcher") or not self.batcher.backlog:
+            return
+        seated = {sequence for sequence in self.sequence.values() if sequence.seat is not None}
+        assert len(seated) == self.slots * (self.instances - len(self.gone))
+
     def teardown(self) -> None:
         """Whatever is left runs, or waits only for a slot whose sequence has not ended."""
         if not hasattr(self, "batcher"):
             return
+        while self.gone:
+            self.come_back()
         for _ in range(200):
             for number in list(self.running):
                 self.batcher.finished(self.running.pop(number), self.now)
