@@ -65,7 +65,7 @@ def one_line(value: Any) -> bool:
         return all(map(one_line, [*value, *value.values()]))
     if isinstance(value, list):
         return all(one_line(item) and (not isinstance(item, str) or bool(item.strip())) for item in value)
-    return not isinstance(value, str) or len(value.splitlines()) <= 1
+    return not isinstance(value, str) or value.splitlines() in ([], [value])
 
 
 @settings(suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow], max_examples=150)
