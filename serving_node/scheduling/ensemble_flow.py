@@ -258,6 +258,7 @@ class Flow:
             deadline_ns=request.deadline_ns,
             sticky_key=request.sticky_key,
             trace=None if request.trace is None else request.trace.child(),
+            inner=True,
         )
 
     def _pieces(self, call: StepCall, response: InferenceResponse) -> Mapping[str, Piece]:

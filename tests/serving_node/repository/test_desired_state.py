@@ -16,11 +16,16 @@ from serving_node.contract.errors import ErrorCode
 from serving_node.contract.model_config import parse_json
 from serving_node.contract.states import UnitState
 from serving_node.core.errors import InferenceError
+from serving_node.core.inner_calls import InnerCalls
+from serving_node.dataplane import DataPlane
 from serving_node.repository.blob_store import BlobStore
 from serving_node.repository.desired_rules import DesiredConflictError
 from serving_node.repository.desired_state import DesiredState
 from serving_node.repository.fetcher import BlobFetcher, FetchPolicy
+from serving_node.repository.loading import LoadOrder
 from serving_node.repository.unit_steps import UnitSteps
+from serving_node.scheduling.ensemble_loader import load_ensemble
+from serving_node.scheduling.served_model import ServedModel
 
 from .conftest import BlobServer
 from .served import FakeLoader, FakeScheduler, calls, request
@@ -99,6 +104,70 @@ async def test_accept_fetches_loads_routes_and_reports(boot: Boot, blob_server: 
     staged = loader.orders[0].directory
     assert (staged / "model.onnx").read_bytes() == blob_server.contents[unit.files[0].sha256]
     assert loader.orders[0].config.backend == "onnxruntime"
+
+
+IO = [{"name": "I", "data_type": "TYPE_INT32", "dims": [1]}], [{"name": "O", "data_type": "TYPE_INT32", "dims": [1]}]
+
+
+def ensemble_unit(*names: str) -> Unit:
+    """Return an ensemble in which each model follows the one before; it has no files."""
+    tensors = ["I", *(f"T{number}" for number in range(1, len(names))), "O"]
+    steps = [
+        {
+            "model_name": name,
+            "model_version": -1,
+            "input_map": {"I": tensors[place]},
+            "output_map": {"O": tensors[place + 1]},
+        }
+        for place, name in enumerate(names)
+    ]
+    config = {"platform": "ensemble", "input": IO[0], "output": IO[1], "ensemble_scheduling": {"step": steps}}
+    return Unit("u9", 1, config_digest(parse_json(config)), config, manifest_digest(()), ())
+
+
+class EnsembleLoader(FakeLoader):
+    """Loads ensembles as the node does, other models as told. ``door`` leads to the models that are ready."""
+
+    door: InnerCalls
+
+    async def __call__(self, order: LoadOrder) -> ServedModel:
+        if not order.config.HasField("ensemble_scheduling"):
+            served = await super().__call__(order)
+            served.config.CopyFrom(order.config)
+            return served
+        self.orders.append(order)
+        return await load_ensemble(
+            order.config,
+            self.door,
+            name=order.name,
+            version=order.version,
+            folder=order.directory.parent,
+            unit=order.unit,
+        )
+
+
+@pytest.mark.parametrize("loader", [EnsembleLoader()])
+async def test_accept_loads_an_ensemble_after_its_models_and_says_which_are_missing(
+    boot: Boot, blob_server: BlobServer, loader: EnsembleLoader
+) -> None:
+    state = boot()
+    loader.door = InnerCalls()
+    loader.door.open(DataPlane(state, joined=True), asyncio.get_running_loop().call_soon_threadsafe)
+    await state.restore()
+    part = make_unit(blob_server, 1, config={"name": "m", "backend": "identity", "input": IO[0], "output": IO[1]})
+    models = [DesiredModel("e", (Route("u9", 100),), (ensemble_unit("m", "m"),))]
+    models.append(DesiredModel("lost", (Route("u9", 100),), (ensemble_unit("m", "nobody"),)))
+    models.append(DesiredModel("m", (Route("u1", 100),), (part,)))
+    await state.accept(Desired(1, 1, tuple(models)))
+    observed = await until(state, applied(1))
+    assert loader.orders[0].name == "m"
+    reasons = {item.name: item.reason.text if item.reason else "" for item in observed.models}
+    assert reasons == {
+        "m": "",
+        "e": "",
+        "lost": "ensemble lost contains models that are not available or ambiguous: nobody",
+    }
+    assert state.resolve("e", "", None).ready()
 
 
 async def test_accept_stale_or_rewritten_generation_is_refused(boot: Boot, blob_server: BlobServer) -> None:

@@ -185,6 +185,7 @@ async def test_steps_get_what_the_request_says(models: Models) -> None:
     for one in models.requests:
         assert {name: getattr(one, name) for name in facts} == facts
         assert [output.name for output in one.outputs] == ["o"]
+        assert one.inner, "a node that drains ends what is inside"
 
 
 async def test_a_step_may_put_those_behind_it_into_another_sequence(models: Models) -> None:
