@@ -50,7 +50,7 @@ def open_cache(options: LocalOptions | RedisOptions | None) -> ResponseCache | N
         # imported late: few nodes have the package
         from serving_node.scheduling.redis_cache import RedisCache
     except ImportError as error:
-        sentence = "a cache on a Redis server needs the package redis: pip install flotilla[cache-redis]"
+        sentence = "a cache on a Redis server needs the package redis: pip install 'flotilla[cache-redis]'"
         raise CacheUnavailable(sentence) from error
     try:
         return RedisCache(options)

@@ -97,15 +97,19 @@ class CachedScheduler:
             raise request_error(ErrorCode.UNAVAILABLE, request.id, STOPPED)
         if request.cancelled:
             raise InferenceError(ErrorCode.CANCELLED, "")
-        call = _Call(request, request.on_response, self._tickets, time.monotonic_ns())
+        started_ns = time.monotonic_ns()
+        is_of_sequence = request.sequence_id or request.sequence_start or request.sequence_end
+        namespace = None if is_of_sequence else self._namespace()
+        is_small = request.lease is None and sum([len(tensor.data) for tensor in request.inputs]) <= INLINE_BYTES
+        key = request_key(namespace, request) if namespace is not None and is_small else b""
+        call = _Call(request, request.on_response, self._tickets, started_ns)
         self._tickets += 1
         self._inflight += 1
-        namespace = self._namespace()
-        if namespace is None or request.sequence_id or request.sequence_start or request.sequence_end:
+        if namespace is None:
             call.waits = False
             self._execute(call)
-        elif request.lease is None and sum([len(tensor.data) for tensor in request.inputs]) <= INLINE_BYTES:
-            self._look_up(call, request_key(namespace, request))
+        elif key:
+            self._look_up(call, key)
         else:
             hashing = self._loop.run_in_executor(self._cache.threads, _large_key, namespace, request)
             hashing.add_done_callback(partial(self._hashed, call))
@@ -201,11 +205,14 @@ class CachedScheduler:
         request.on_response = partial(self._answered, call)
         try:
             self._scheduler.submit(request)
-        except InferenceError as error:
+        except Exception as error:
             request.on_response = call.respond
             if call.is_new:
                 self._leave(call)
                 raise
+            if not isinstance(error, InferenceError):
+                log.exception("cache.submit_failed", model=self._name, version=self._version)
+                error = InferenceError(ErrorCode.INTERNAL, "the request could not be queued")
             self._release(call, InferenceResponse(self._name, self._version, request.id, error=error))
             if request.trace is not None:
                 request.trace.end(time.monotonic_ns())
@@ -225,7 +232,11 @@ class CachedScheduler:
         outputs = tuple(response.outputs)
         size = sum([len(tensor.data) for tensor in outputs])
         answer = Answer(call.key, self._owner, outputs, dict(response.parameters), size)
-        self._cache.insert(answer, partial(self._kept, call.lookup_ns))
+        try:
+            self._cache.insert(answer, partial(self._kept, call.lookup_ns))
+        except Exception:
+            # whatever is wrong with keeping it, the request has its answer
+            log.exception("cache.insert_failed", model=self._name, version=self._version)
 
     def _kept(self, lookup_ns: int, insertion_ns: int) -> None:
         self._statistics.record_cache_miss(lookup_ns + insertion_ns, time.monotonic_ns())

@@ -185,6 +185,8 @@ def _pool(options: RedisOptions) -> BlockingConnectionPool:
             "ssl_ca_certs": options.cacert or None,
             "ssl_ca_path": options.cacert_dir or None,
         }
+        # read the files now: what is wrong with them should be said at the start
+        SSLConnection(**arguments).ssl_context.get()
         if options.sni:
             connection_class = _NamedConnection
             arguments["server_name"] = options.sni

@@ -258,6 +258,22 @@ async def test_a_refusal_after_a_lookup_is_an_answer(remote: tuple[Setup, Remote
     assert (setup.scheduler.pending_count(), setup.scheduler.inflight_count()) == (0, 0)
 
 
+async def test_a_bug_after_a_lookup_is_an_answer_too(remote: tuple[Setup, Remote]) -> None:
+    setup, cache = remote
+    setup.submit("a")
+    setup.behind.submit = None  # type: ignore[assignment,method-assign]
+    cache.reply()
+    assert setup.client.code("a") is ErrorCode.INTERNAL
+    assert setup.scheduler.inflight_count() == 0
+
+
+async def test_an_answer_that_cannot_be_inserted_is_an_answer(local: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local.cache, "insert", None)
+    local.submit("a")
+    local.behind.answer()
+    assert local.client.data("a") == b"x"
+
+
 async def test_a_request_is_cancelled_during_its_lookup(remote: tuple[Setup, Remote]) -> None:
     setup, cache = remote
     request = setup.submit("a")

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
+import ssl
+import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,10 +17,12 @@ import structlog.testing
 from serving_node.core.tensor import Tensor
 from serving_node.observability.families import to_text
 from serving_node.scheduling.cache_options import RedisOptions
+from serving_node.scheduling.cache_scope import CacheUnavailable, open_cache
 from serving_node.scheduling.cached_response import unpack_response
 from serving_node.scheduling.redis_cache import KEY_PREFIX, RedisCache
 from serving_node.scheduling.response_cache import INLINE_BYTES, Answer
 from tests.serving_node.valkey_process import PASSWORD, ValkeyProcess
+from tests.serving_node.wire.test_tls_context import Authority
 
 DEADLINE = 20.0
 KEY = bytes(range(32))
@@ -177,6 +182,52 @@ async def test_too_many_lookups_at_once_do_not_wait(store: ValkeyProcess) -> Non
     assert any(found)
     assert count(cache, "flotilla_cache_failures_total") == 0
     await cache.close()
+
+
+async def test_it_speaks_tls_to_a_server_whose_certificate_is_good(store: ValkeyProcess, tmp_path: Path) -> None:
+    store.start()
+    authority = Authority(tmp_path)
+    certificate, key = authority.issue("cache.example")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificate, key)
+
+    async def copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError):
+            while data := await source.read(65536):
+                target.write(data)
+                await target.drain()
+        target.close()
+
+    async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        inner_reader, inner_writer = await asyncio.open_connection("127.0.0.1", store.port)
+        await asyncio.gather(copy(reader, inner_writer), copy(inner_reader, writer))
+
+    proxy = await asyncio.start_server(forward, "127.0.0.1", 0, ssl=context)
+    port = proxy.sockets[0].getsockname()[1]
+    given = {"password": PASSWORD, "deadline_seconds": 5.0, "tls": True, "cacert": str(authority.file)}
+    good = RedisCache(RedisOptions("127.0.0.1", port, sni="cache.example", **given))  # type: ignore[arg-type]
+    await insert(good, answer())
+    assert await look_up(good) is not None
+    other_name = RedisCache(RedisOptions("127.0.0.1", port, **given))  # type: ignore[arg-type]
+    with structlog.testing.capture_logs() as lines:
+        assert await look_up(other_name) is None
+    assert "certificate" in lines[0]["reason"]
+    await good.close()
+    await other_name.close()
+    proxy.close()
+
+
+def test_files_of_tls_are_read_at_the_start(tmp_path: Path) -> None:
+    options = RedisOptions("h", 1, tls=True, cacert=str(tmp_path / "none.pem"))
+    with pytest.raises(CacheUnavailable, match="Failed to initialize RedisCache: "):
+        open_cache(options)
+
+
+def test_without_the_package_there_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "serving_node.scheduling.redis_cache")
+    monkeypatch.setitem(sys.modules, "redis.asyncio", None)
+    with pytest.raises(CacheUnavailable, match=r"pip install 'flotilla\[cache-redis\]'"):
+        open_cache(RedisOptions("h", 1))
 
 
 async def test_closing_ends_what_is_under_way(store: ValkeyProcess, cache: RedisCache) -> None:
