@@ -37,22 +37,22 @@ PICTURES = ROOT / "docs/images/scheduling"
 
 KINDS = ("plain", "start", "end", "failure")
 
-_COLUMN, _ROW = 290, 122
+_COLUMN, _ROW = 312, 122
 _BOX_WIDTH, _BOX_HEIGHT = 140, 52
 _MARGIN = 34
 _LINE = 15
+_LETTER = 6.3
 _APART = 14
 
 # Its own ground and two colour schemes: it is readable on any page.
 _STYLE = """
   .ground { fill: #f8fafc; } text { fill: #0f172a; font: 13px system-ui, sans-serif; text-anchor: middle; }
   .label { fill: #334155; font-size: 12px; }
-  .label { paint-order: stroke; stroke: #f8fafc; stroke-width: 12px; stroke-linejoin: round; }
   .box { stroke-width: 1.5px; } .plain { fill: #e2e8f0; stroke: #64748b; } .start { fill: #dbeafe; stroke: #2563eb; }
   .end { fill: #dcfce7; stroke: #16a34a; } .failure { fill: #fee2e2; stroke: #dc2626; }
   .arrow { fill: none; stroke: #64748b; stroke-width: 1.5px; } .head { fill: #64748b; }
   @media (prefers-color-scheme: dark) {
-    .ground { fill: #0f172a; } text { fill: #f1f5f9; } .label { fill: #cbd5e1; stroke: #0f172a; }
+    .ground { fill: #0f172a; } text { fill: #f1f5f9; } .label { fill: #cbd5e1; }
     .plain { fill: #334155; stroke: #94a3b8; } .start { fill: #1e3a8a; stroke: #60a5fa; }
     .end { fill: #14532d; stroke: #4ade80; } .failure { fill: #7f1d1d; stroke: #f87171; }
     .arrow { stroke: #94a3b8; } .head { fill: #94a3b8; }
@@ -130,11 +130,13 @@ def draw(strategy: Strategy) -> str:
     states = strategy.states.values()
     width = 2 * _MARGIN + _BOX_WIDTH + max(state.column for state in states) * _COLUMN
     height = 2 * _MARGIN + _BOX_HEIGHT + max(state.row for state in states) * _ROW
-    arrows, labels = [], []
+    arrows, gaps, labels = [], [], []
     for transition in strategy.transitions:
-        arrow, label = _arrow(strategy, transition)
+        arrow, place = _arrow(strategy, transition)
         arrows.append(arrow)
-        labels.append(label)
+        if transition.label:
+            gaps.append(_gap(transition.label, *place))
+            labels.append(_text(transition.label, *place, css="label"))
     ids = f"{strategy.name}-title {strategy.name}-description"
     return "\n".join(
         [
@@ -145,8 +147,9 @@ def draw(strategy: Strategy) -> str:
             f"<style>{_STYLE}</style>",
             f'<rect class="ground" width="{width:g}" height="{height:g}" rx="8"/>',
             *arrows,
+            *gaps,
             *map(_box, states),
-            *filter(None, labels),
+            *labels,
             "</svg>\n",
         ]
     )
@@ -172,12 +175,22 @@ def _text(text: str, x: float, y: float, css: str = "") -> str:
     )
 
 
-def _arrow(strategy: Strategy, transition: Transition) -> tuple[str, str]:
-    """Return the arrow and its label."""
+def _gap(text: str, x: float, y: float) -> str:
+    """Return the ground on which a label is readable although an arrow goes by."""
+    lines = text.split("\n")
+    width, height = max(map(len, lines)) * _LETTER + 10, len(lines) * _LINE + 4
+    return (
+        f'<rect class="ground" x="{x - width / 2:.0f}" y="{y - height / 2:.0f}" width="{width:.0f}" height="{height}"'
+        ' rx="4"/>'
+    )
+
+
+def _arrow(strategy: Strategy, transition: Transition) -> tuple[str, tuple[float, float]]:
+    """Return the arrow and the place of its label."""
     before, after = strategy.states[transition.before], strategy.states[transition.after]
     (x1, y1), (x2, y2) = before.centre, after.centre
     if before is after:
-        return _loop(x1, y1, transition.label)
+        return _loop(x1, y1)
     # two arrows between the same boxes keep to the right
     both_ways = any(t.before == transition.after and t.after == transition.before for t in strategy.transitions)
     bend = transition.bend or (2 * _APART if both_ways else 0)
@@ -188,14 +201,14 @@ def _arrow(strategy: Strategy, transition: Transition) -> tuple[str, str]:
     middle = ((start[0] + end[0]) / 4 + control[0] / 2, (start[1] + end[1]) / 4 + control[1] / 2)
     path = f"M{start[0]:.1f} {start[1]:.1f} Q{control[0]:.1f} {control[1]:.1f} {end[0]:.1f} {end[1]:.1f}"
     arrow = f'<path class="arrow" d="{path}"/>\n' + _head(control, end)
-    return arrow, _text(transition.label, *middle, css="label") if transition.label else ""
+    return arrow, middle
 
 
-def _loop(x: float, y: float, label: str) -> tuple[str, str]:
+def _loop(x: float, y: float) -> tuple[str, tuple[float, float]]:
     top = y - _BOX_HEIGHT / 2
     path = f"M{x - 16:g} {top:g} C{x - 26:g} {top - 30:g} {x + 26:g} {top - 30:g} {x + 16:g} {top:g}"
     arrow = f'<path class="arrow" d="{path}"/>\n' + _head((x + 22, top - 20), (x + 16, top))
-    return arrow, _text(label, x, top - 27, "label") if label else ""
+    return arrow, (x, top - 30)
 
 
 def _edge(x: float, y: float, towards_x: float, towards_y: float) -> tuple[float, float]:
