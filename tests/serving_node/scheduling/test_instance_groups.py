@@ -228,3 +228,24 @@ async def test_more_instances_than_resources_allow_are_refused_while_the_old_one
     assert (await ask(model)).error is None
     await model.close()
     assert noting.closed == len(noting.made) == 3
+
+
+@pytest.mark.parametrize("strategy", ["direct { }", "oldest { max_candidate_sequences: 4 }"])
+async def test_sequences_take_turns_with_other_models(load: Load, strategy: str) -> None:
+    turns = Turns([Limit("R1", 1)])
+    other = await load(needs(1), turns=turns)
+    model = await load(f"max_batch_size: 4 sequence_batching {{ {strategy} }} {needs(1)}", turns=turns)
+    answers: asyncio.Queue[InferenceResponse] = asyncio.Queue()
+    for step in range(3):
+        for sequence in (7, 8):
+            request = InferenceRequest("m", "", [Tensor("x", "INT8", (1, 1), b"1")], answers.put_nowait)
+            request.sequence_id, request.sequence_start, request.sequence_end = sequence, step == 0, step == 2
+            model.submit(request)
+        assert (await ask(other)).error is None
+    for _ in range(6):
+        assert (await asyncio.wait_for(answers.get(), 10)).error is None
+    await model.close()
+    await other.close()
+    again = await load(needs(1, more="global: true"), turns=turns)
+    assert (await ask(again)).error is None, "nobody of those before is left"
+    await again.close()
