@@ -105,6 +105,13 @@ def test_resolve_draining_refuses_requests_but_not_questions(routed: ServingTabl
     assert routed.resolve("m", "", None).unit == "u1"
 
 
+def test_resolve_draining_takes_what_running_requests_ask_for(routed: ServingTable) -> None:
+    routed.draining = True
+    inner = request()
+    inner.inner = True
+    assert routed.resolve("m", "", inner).name == "m"
+
+
 def test_resolve_two_configs_of_one_version_share_by_weight() -> None:
     table = ServingTable(routed=True, chance=lambda: 0.95)
     table.put(served_model(version=1, unit="slow"))

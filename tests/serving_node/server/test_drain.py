@@ -39,6 +39,23 @@ STREAMS = """
     def initialize(self, args):
         self.go = os.path.join(args["model_repository"], "go")
 """
+ECHOES = """
+    def execute(self, requests):
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", one.inputs()[0].as_numpy())]) for one in requests]
+"""
+ASKS = """
+    def initialize(self, args):
+        self.folder = args["model_repository"]
+
+    def execute(self, requests):
+        open(self.folder + "/began", "w").close()
+        while not os.path.exists(self.folder + "/go"):
+            time.sleep(0.01)
+        inner = pb_utils.InferenceRequest(
+            model_name="echoes", inputs=requests[0].inputs(), requested_output_names=["OUT"]
+        )
+        return [inner.exec()]
+"""
 
 
 @pytest.fixture
@@ -135,6 +152,20 @@ def test_a_stream_is_finished_first(launch: Launch, repository: Path) -> None:
     values = [json.loads(line.removeprefix(b"data: "))["OUT"] for line in lines if line.startswith(b"data: ")]
     assert values == [0, 1, 2, 3]
     connection.close()
+    assert node.wait() == 0
+
+
+def test_requests_that_run_may_ask_other_models_while_the_node_stops(launch: Launch, repository: Path) -> None:
+    add(repository, "asks", ASKS)
+    add(repository, "echoes", ECHOES)
+    node = launch("--exit-timeout-secs=40")
+    with ThreadPoolExecutor(1) as threads:
+        answer = threads.submit(ask, node, "asks")
+        eventually(lambda: all_run(repository, "asks"), "a request runs")
+        signalled(node)
+        eventually(lambda: "Model 'asks' (version 1) has 1 in-flight inferences" in node.said(), "the countdown")
+        (repository / "asks" / "go").touch()
+        assert answer.result(20) == 200
     assert node.wait() == 0
 
 

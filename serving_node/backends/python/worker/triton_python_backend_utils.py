@@ -378,15 +378,15 @@ class InferenceRequest:
             raise TritonModelException("Correlation ID must be integer or string")
         if isinstance(correlation_id, int) and not 0 <= correlation_id < 2**64:
             raise RuntimeError("InferenceRequest: correlation_id must be in the range of an unsigned 64-bit integer")
-        for name, value, kind in (
-            ("request_id", request_id, str),
-            ("model_name", model_name, str),
-            ("model_version", model_version, int),
-            ("flags", flags, int),
-            ("timeout", timeout, int),
+        _text("InferenceRequest", "request_id", request_id)
+        _text("InferenceRequest", "model_name", model_name)
+        for name, value, least, bits in (
+            ("model_version", model_version, -(2**63), 63),
+            ("flags", flags, 0, 32),
+            ("timeout", timeout, 0, 63),
         ):
-            if not isinstance(value, kind):
-                raise TypeError(f"InferenceRequest: {name} must be {kind.__name__}, not {type(value).__name__}")
+            if not isinstance(value, int) or not least <= value < 2**bits:
+                raise TypeError(f"InferenceRequest: {name} must be a whole number in its range, not {value!r}")
         where = f" for request with id '{request_id}' and model name '{model_name}' should not be empty."
         self._inputs: list[Tensor] = list(inputs)
         names: list[str] = list(requested_output_names)
@@ -520,6 +520,8 @@ def get_output_tensor_by_name(inference_response: InferenceResponse, name: str) 
 
 def _runtime_call(name: str, *arguments: Any) -> Any:
     """Call what the process may offer. Raises TritonModelException when it does not."""
+    if _runtime is None:
+        raise TritonModelException("Other models and metrics are out of reach here.")
     call = getattr(_runtime, name, None)
     if call is None:
         raise TritonModelException(f"'{name}' is not yet supported by this server.")

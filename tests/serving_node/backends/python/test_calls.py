@@ -402,7 +402,8 @@ async def test_loadings_that_would_wait_for_each_other_are_told(models: Asking) 
 
 async def test_warm_up_may_ask_other_models(models: Asking) -> None:
     await models.load(ECHO, name="echo")
-    warm = 'model_warmup [ { name: "w" batch_size: 1 inputs { key: "IN" value { data_type: TYPE_FP32 dims: 2 zero_data: true } } } ]'
+    tensor = "data_type: TYPE_FP32 dims: 2 zero_data: true"
+    warm = f'model_warmup [ {{ name: "w" batch_size: 1 inputs {{ key: "IN" value {{ {tensor} }} }} }} ]'
     body = """
     def asked(self, request, array):
         self.count = getattr(self, "count", 0) + 1
