@@ -94,3 +94,8 @@ def test_two_states_of_one_name() -> None:
 def test_a_decoupled_model_has_no_states() -> None:
     sentences = said(f"state {{ {NAMED} dims: [ 1 ] }}", "model_transaction_policy { decoupled: true }")
     assert sentences == ["the states of model 'm' need one response for each request, and it is decoupled"]
+
+
+def test_a_control_has_a_name_of_its_own() -> None:
+    control = 'control_input { name: "IN" control { kind: CONTROL_SEQUENCE_START int32_false_true: [ 0, 1 ] } }'
+    assert said(control) == ["sequence batching control 'IN' of model 'm' is the name of another input"]

@@ -35,7 +35,12 @@ def state_outputs(config: ModelConfig) -> list[ModelOutput]:
 
 
 def state_problems(config: ModelConfig) -> Iterator[ContractError]:
-    """Yield the broken rules of ``sequence_batching.state``. Those of first states are Triton's, the others ours."""
+    """Yield the broken rules of states and names of controls. Those of first states are Triton's, the others ours."""
+    given = {tensor.name for tensor in config.input}
+    for index, control_input in enumerate(config.sequence_batching.control_input):
+        if control_input.name in given:
+            sentence = f"control '{control_input.name}' of model '{config.name}' is the name of another input"
+            yield ContractError(f"sequence batching {sentence}", field=f"sequence_batching.control_input[{index}].name")
     states = config.sequence_batching.state
     if states and config.model_transaction_policy.decoupled:
         yield ContractError(

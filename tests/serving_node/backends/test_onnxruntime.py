@@ -311,12 +311,6 @@ async def test_output_that_loses_its_rows_is_an_error_and_not_a_wrong_answer(tmp
     await model.close()
 
 
-async def test_stateful_models_are_refused_rather_than_served_without_state(tmp_path: Path) -> None:
-    path = onnx_models.save_mlp(tmp_path / "1" / "model.onnx")
-    with pytest.raises(InferenceError, match="does not serve models with 'sequence_batching' yet"):
-        await load(path.parent, 'backend: "onnxruntime" max_batch_size: 4 sequence_batching { }')
-
-
 async def test_cancelled_load_frees_what_it_opened(tmp_path: Path) -> None:
     path = onnx_models.save_mlp(tmp_path / "1" / "model.onnx")
     load_task = asyncio.create_task(load(path.parent))

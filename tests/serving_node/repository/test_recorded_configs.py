@@ -46,6 +46,7 @@ ACCEPTED = {
 REFUSED = {
     "twice_in": "an input that is given twice is a mistake",
     "twice_out": "an output that is given twice is a mistake",
+    "sequence_input_name": "an input that is given twice is a mistake",
     "no_file": "Triton hangs",
     "file_escapes": "Triton hangs",
     "json_twice": "a field that is given twice is a mistake",

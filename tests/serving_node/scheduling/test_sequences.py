@@ -16,10 +16,12 @@ from serving_node.core.request import InferenceRequest, InferenceResponse
 from serving_node.core.tensor import Tensor
 from serving_node.observability.statistics import FailureReason, ModelStatistics
 from serving_node.scheduling.instances import InstanceThread, LoopRunner
+from serving_node.scheduling.rate_limit import GLOBAL, Limit, Need
 from serving_node.scheduling.scheduler import STOPPED
 from serving_node.scheduling.sequence_policy import sequence_policy
 from serving_node.scheduling.sequence_rows import SequenceRows
 from serving_node.scheduling.sequences import SequenceScheduler
+from serving_node.scheduling.turns import Share, Turns
 from tests.serving_node.scheduling.test_loop_instances import Played
 
 DIRECT = "direct { }"
@@ -75,7 +77,12 @@ async def turns(count: int = 3) -> None:
 
 
 def make(
-    *instances: Running | InstanceThread, strategy: str = DIRECT, batch: int = 2, idle: int = 60_000_000
+    *instances: Running | InstanceThread,
+    strategy: str = DIRECT,
+    batch: int = 2,
+    idle: int = 60_000_000,
+    turns: Turns | None = None,
+    need: Share | None = None,
 ) -> tuple[SequenceScheduler, ModelStatistics, Client]:
     text = f'name: "m" backend: "python" max_batch_size: {batch} input {{ name: "x" data_type: TYPE_INT8 dims: [ 1 ] }}'
     batching = f"sequence_batching {{ max_sequence_idle_microseconds: {idle} {strategy} {CONTROL} }}"
@@ -87,6 +94,8 @@ def make(
         one if isinstance(one, InstanceThread) else LoopRunner(f"m_{number}", one)
         for number, one in enumerate(instances)
     ]
+    if turns is not None and need is not None:
+        turns.add(dict.fromkeys(runners, need))
     scheduler = SequenceScheduler(
         name="m",
         version=1,
@@ -94,6 +103,7 @@ def make(
         rows=SequenceRows(config, Path()),
         instances=runners,
         statistics=statistics,
+        turns=turns,
     )
     return scheduler, statistics, Client(scheduler)
 
@@ -364,6 +374,29 @@ async def test_an_id_that_the_model_cannot_be_told_is_refused(
     )
     assert scheduler.inflight_count() == 0
     await scheduler.close()
+
+
+async def test_sequences_take_turns_with_others_where_the_node_has_a_rate_limiter() -> None:
+    first, second = Running(), Running()
+    turns_of_all = Turns([Limit("R", 1)])
+    need = Share((Need("R", 1, GLOBAL),))
+    schedulers = []
+    for instance in (first, second):
+        scheduler, _, client = make(instance, turns=turns_of_all, need=need)
+        schedulers.append(scheduler)
+        for identity in ("1S", "1E"):
+            client.send(identity)
+    await turns()
+    ran: list[str] = []
+    for _ in range(4):
+        (running,) = (number for number, one in enumerate((first, second)) if one.running)
+        ran.append(f"{running} {(first, second)[running].finish_one()[0]}")
+        await turns()
+    assert sorted(ran) == ["0 1E", "0 1S", "1 1E", "1 1S"]
+    assert not first.running
+    assert not second.running
+    for scheduler in schedulers:
+        await scheduler.close()
 
 
 class Summing:

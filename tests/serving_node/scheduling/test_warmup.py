@@ -12,6 +12,7 @@ from serving_node.contract.model_config import parse_pbtxt
 from serving_node.core.backend import Execution
 from serving_node.core.errors import InferenceError
 from serving_node.core.request import InferenceRequest
+from serving_node.core.tensor import Tensor
 from serving_node.scheduling.io_rules import IoRules
 from serving_node.scheduling.warmup import warm_up
 
@@ -154,3 +155,16 @@ def test_a_sample_that_the_model_refuses_fails_the_load_but_zeros_may_be_refused
     with pytest.raises(InferenceError, match="failed to run warmup sample 'w': not like this"):
         warm(tmp_path, sample, Recorder(refuse=True))
     assert len(warm(tmp_path, "", Recorder(refuse=True))) == 1
+
+
+def test_what_the_node_itself_feeds_is_there_too_and_a_sample_may_say_what(tmp_path: Path) -> None:
+    instance = Recorder()
+    start = ' inputs { key: "START" value { data_type: TYPE_INT32 dims: [1] random_data: true } }'
+    sample = 'name: "w" batch_size: 1' + x_input("zero_data: true") + STRINGS % "zero_data: true" + start
+    config = parse_pbtxt(f"{IO} model_warmup {{ {sample} }}")
+    added = [Tensor(name, "INT32", (1, 1), bytes(4)) for name in ("START", "READY")]
+    warm_up(instance, IoRules(config), config, tmp_path, name="m_0", zeros=True, added=added)
+    [[sampled], [zeros]] = instance.batches
+    assert [tensor.name for tensor in sampled.inputs] == ["x", "s", "START", "READY"]
+    assert any(sampled.inputs[2].data) and not any(sampled.inputs[3].data)
+    assert zeros.inputs[2:] == added
