@@ -140,6 +140,8 @@ CSRF_COOKIE_SECURE = SESSION_COOKIE_SECURE
 SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
+# The form of a large config has many fields; the size of a body is bounded elsewhere.
+DATA_UPLOAD_MAX_NUMBER_FIELDS = 50_000
 
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {

@@ -85,6 +85,16 @@ def test_the_config_form_reads_back_text_that_is_no_number(served: Served, brows
     assert "“many” is not a whole number." in answer.text
 
 
+def test_a_config_of_many_parts_can_be_saved(served: Served, browse: Browse) -> None:
+    tags = {f"metric_tags{{{number}}}#{part}": f"t{number}" for number in range(200) for part in ("key", "value")}
+    rows = {f"instance_group[{number}].name": f"g{number}" for number in range(250)}
+    more = {f"instance_group[{number}].{name}": "" for number in range(250) for name in ("count", "gpus", "profile")}
+    answer = browse("bob").post(EDITOR, typed(**tags, **more, **rows))
+    assert answer.status_code == 302
+    body = ConfigRevision.objects.get(number=2).body
+    assert (len(body["metric_tags"]), len(body["instance_group"])) == (200, 250)
+
+
 def test_checking_a_config_while_typing_stores_nothing(served: Served, browse: Browse) -> None:
     path = "/p/wren/models/finch/configs/check/"
     good = browse("bob").post(path, typed(), headers={"HX-Request": "true"})

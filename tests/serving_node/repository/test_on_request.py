@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from serving_node.contract.errors import ErrorCode
 from serving_node.contract.states import ModelState
@@ -35,6 +37,7 @@ class Node:
     gates: dict[str, asyncio.Event] = field(default_factory=dict)
     loads: list[str] = field(default_factory=list)
     answers: list[tuple[str, InferenceResponse]] = field(default_factory=list)
+    schedulers: list[FakeScheduler] = field(default_factory=list)
     now: float = 0.0
 
     def __post_init__(self) -> None:
@@ -51,6 +54,7 @@ class Node:
         served.config.CopyFrom(order.config)
         served.memory_bytes = self.measured.get(order.name, 0)
         served.statistics = ModelStatistics()
+        self.schedulers.append(self.scheduler(served))
         return served
 
     def add(self, name: str, size: int = 10, config: str = "") -> None:
@@ -84,6 +88,17 @@ class Node:
 
     def served(self, name: str) -> ServedModel:
         return next(served for served in self.repository.models() if served.name == name)
+
+    def change(self, act: str, name: str) -> None:
+        """Let a model answer all it has, load, or fail to load; or let time pass."""
+        if act == "finish" and name in self.loaded():
+            self.scheduler(self.served(name)).inflight = 0
+        elif act == "open":
+            self.gates[name].set()
+        elif act == "break":
+            self.failing[name] = "broken"
+        elif act == "later":
+            self.now += 2.0
 
     def loaded(self) -> set[str]:
         return {served.name for served in self.repository.models()}
@@ -326,3 +341,53 @@ async def test_one_caller_that_breaks_does_not_hurt_the_others(node: Node) -> No
     await node.until(lambda: bool(told))
     assert told == [None]
     assert node.models.wait("m", told.append) is None, "it serves"
+
+
+ACTS = st.lists(
+    st.tuples(st.sampled_from(["ask", "ask", "ask", "finish", "cancel", "open", "break", "later"]), st.integers(0, 5)),
+    max_size=30,
+)
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@given(ACTS)
+def test_whatever_happens_each_request_has_one_end_and_memory_is_kept(
+    tmp_path_factory: pytest.TempPathFactory, acts: list[tuple[str, int]]
+) -> None:
+    """Random arrivals, answers, cancellations, slow and failing loads."""
+    asyncio.run(_random_life(tmp_path_factory.mktemp("models"), acts))
+
+
+async def _random_life(folder: Path, acts: list[tuple[str, int]]) -> None:
+    node = Node(folder, OnRequestLimits(25, wait_seconds=5.0, most_waiting=4))
+    names = [f"m{number}" for number in range(6)]
+    for name in names:
+        node.add(name)
+        node.gates[name] = asyncio.Event()
+    requests: list[InferenceRequest] = []
+    for number, (act, which) in enumerate(acts):
+        if act == "ask":
+            requests.append(node.ask(names[which], str(number)))
+        elif act == "cancel" and requests:
+            requests[which % len(requests)].cancel()
+        else:
+            node.change(act, names[which])
+        busy = {served.name for served in node.repository.models() if node.scheduler(served).inflight}
+        await asyncio.sleep(0.002)
+        assert busy <= node.loaded(), "nothing leaves while it works"
+        assert 10 * len(node.loaded()) <= 25
+    for gate in node.gates.values():
+        gate.set()
+
+    def is_over() -> bool:
+        for served in node.repository.models():
+            node.scheduler(served).inflight = 0
+        return node.models.waiting == 0
+
+    await node.until(is_over)
+    await node.until(lambda: not node.models._tasks)
+    await asyncio.sleep(0)
+    submitted = sum(served.calls.count("submit") for served in node.schedulers)
+    answered = [id for id, _ in node.answers]
+    assert len(set(answered)) == len(answered), "nobody is answered twice"
+    assert submitted + len(answered) == len(requests), "nobody is lost"
