@@ -43,6 +43,7 @@ class _Call:
 
     request: InferenceRequest
     respond: Callable[[InferenceResponse], None]
+    namespace: bytes | None
     ticket: int
     started_ns: int
     key: bytes = b""
@@ -102,7 +103,7 @@ class CachedScheduler:
         namespace = None if is_of_sequence else self._namespace()
         is_small = request.lease is None and sum([len(tensor.data) for tensor in request.inputs]) <= INLINE_BYTES
         key = request_key(namespace, request) if namespace is not None and is_small else b""
-        call = _Call(request, request.on_response, self._tickets, started_ns)
+        call = _Call(request, request.on_response, namespace, self._tickets, started_ns)
         self._tickets += 1
         self._inflight += 1
         if namespace is None:
@@ -224,7 +225,8 @@ class CachedScheduler:
             call.respond(response)
             return
         call.request.on_response = call.respond
-        if call.key and response.error is None and not response.flag_only:
+        # not when a model of an ensemble's step has changed meanwhile: nobody knows which of the two has answered
+        if call.key and response.error is None and not response.flag_only and self._namespace() == call.namespace:
             self._keep(call, response)
         self._release(call, response)
 

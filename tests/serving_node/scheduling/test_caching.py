@@ -228,14 +228,29 @@ async def test_nothing_is_kept_while_nobody_can_say_what_answers_depend_on() -> 
 
 
 async def test_another_namespace_has_other_answers() -> None:
-    namespaces = [b"old", b"new", b"new"]
-    setup = Setup(LocalCache(1 << 20), namespace=lambda: namespaces.pop(0))
-    for identity in "ab":
-        setup.submit(identity)
-        setup.behind.answer()
+    namespace = b"old"
+    setup = Setup(LocalCache(1 << 20), namespace=lambda: namespace)
+    setup.submit("a")
+    setup.behind.answer()
+    namespace = b"new"
+    setup.submit("b")
+    setup.behind.answer()
     setup.submit("c")
     await setup.client.wait_for("c")
     assert (setup.behind.taken, setup.client.responses["c"].parameters) == (2, {"n": 2})
+    await setup.cache.close()
+
+
+async def test_an_answer_from_before_or_after_a_change_is_not_kept() -> None:
+    namespace = b"old"
+    setup = Setup(LocalCache(1 << 20), namespace=lambda: namespace)
+    setup.submit("a")
+    namespace = b"new"
+    setup.behind.answer()
+    namespace = b"old"
+    setup.submit("b")
+    assert setup.behind.taken == 2
+    setup.behind.answer()
     await setup.cache.close()
 
 
