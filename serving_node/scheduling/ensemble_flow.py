@@ -81,6 +81,7 @@ class Flow:
         "_place",
         "_run",
         "_waiting",
+        "begun_ns",
         "is_over",
         "request",
         "timing",
@@ -99,6 +100,7 @@ class Flow:
         self._parting: InferenceResponse | None = None
         self._place = Place(request.sequence_id, request.sequence_start, request.sequence_end)
         self.request = request
+        self.begun_ns = time.monotonic_ns()
         self.is_over = False
         self.timing = Timing()
 

@@ -194,14 +194,14 @@ class EnsembleScheduler:
             self._statistics.record_failure(reason, now_ns - request.arrival_ns)
             return
         response.timing = timing
-        # as in Triton: the time in queues of the steps is theirs, an ensemble has none of its own
-        inputs_ready_ns = request.queued_ns + timing.compute_input_ns
+        # as in Triton: the time in the queues of the steps is theirs, an ensemble has no queue
+        inputs_ready_ns = flow.begun_ns + timing.compute_input_ns
         computed_ns = inputs_ready_ns + timing.compute_infer_ns
         execution = Execution(
             [request],
             request.batch_size,
             [[]],
-            started_ns=request.queued_ns,
+            started_ns=flow.begun_ns,
             inputs_ready_ns=inputs_ready_ns,
             computed_ns=computed_ns,
             finished_ns=computed_ns + timing.compute_output_ns,
