@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import logging
+import time
 from collections.abc import Iterator
 
 from serving_node.core.errors import InferenceError
@@ -158,8 +159,10 @@ class _UnaryInfer:
 
 
 def fail(call: GrpcCall, error: Exception) -> None:
-    """End a call with the status that belongs to an error."""
-    if isinstance(error, InferenceError):
+    """End a call with the status that belongs to an error, or to its deadline when that has passed."""
+    if call.deadline_ns and time.monotonic_ns() >= call.deadline_ns:
+        call.expire()
+    elif isinstance(error, InferenceError):
         call.finish(STATUS_OF[error.code], error.message)
     elif isinstance(error, GrpcError):
         call.finish(error.status, error.message)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import struct
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import grpc
 import pytest
 
+from serving_node.contract.errors import ErrorCode
 from serving_node.contract.proto import grpc_service_pb2 as pb
+from serving_node.core.errors import InferenceError
+from serving_node.core.request import InferenceResponse
 from serving_node.frontends.grpc import GrpcFrontend, GrpcLimits
 from serving_node.wire.http2 import KeepAlivePolicy
 
@@ -211,3 +215,23 @@ def test_the_node_keeps_deadlines_for_clients_that_do_not(dataplane: Any, loop_t
             frames += client.read()
         assert status_of(client, 1, frames) == ("4", "Deadline Exceeded")
         assert dataplane.requests[0].cancelled
+
+
+def test_an_error_after_the_deadline_is_the_deadline(dataplane: Any, loop_thread: Any) -> None:
+    with serving(dataplane, loop_thread) as port, RawClient(port) as client:
+        block = client.headers(grpc_timeout="20m")
+        raw = raw_request(b"a", "hold").SerializeToString()
+        client.send(frame(HEADERS, 4, 1, block), frame(DATA, 1, 1, struct.pack(">BI", 0, len(raw)) + raw))
+        (request,) = dataplane.wait_for(1)
+        error = InferenceError(ErrorCode.UNAVAILABLE, "Request timeout expired")
+
+        def expired() -> None:
+            while time.monotonic_ns() < request.deadline_ns:
+                pass
+            request.on_response(InferenceResponse("hold", "1", error=error))
+
+        loop_thread.call(expired)
+        frames: list[tuple[int, int, int, bytes]] = []
+        while not any(kind == HEADERS for kind, *_ in frames):
+            frames += client.read()
+        assert status_of(client, 1, frames) == ("4", "Deadline Exceeded")
