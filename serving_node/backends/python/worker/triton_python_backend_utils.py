@@ -380,11 +380,12 @@ class InferenceRequest:
             raise RuntimeError("InferenceRequest: correlation_id must be in the range of an unsigned 64-bit integer")
         _text("InferenceRequest", "request_id", request_id)
         _text("InferenceRequest", "model_name", model_name)
-        for name, value, least, bits in (
+        numbers: list[tuple[str, Any, int, int]] = [
             ("model_version", model_version, -(2**63), 63),
             ("flags", flags, 0, 32),
             ("timeout", timeout, 0, 63),
-        ):
+        ]
+        for name, value, least, bits in numbers:
             if not isinstance(value, int) or not least <= value < 2**bits:
                 raise TypeError(f"InferenceRequest: {name} must be a whole number in its range, not {value!r}")
         where = f" for request with id '{request_id}' and model name '{model_name}' should not be empty."

@@ -109,12 +109,19 @@ class Models:
     def ask(
         self, model: ServedModel, values: Any, *, dtype: str = "FP32", identity: str = "", outputs: tuple[str, ...] = ()
     ) -> Asked:
+        asked = self.make(model, values, dtype=dtype, identity=identity, outputs=outputs)
+        model.submit(asked.request)
+        return asked
+
+    def make(
+        self, model: ServedModel, values: Any, *, dtype: str = "FP32", identity: str = "", outputs: tuple[str, ...] = ()
+    ) -> Asked:
+        """Return a request that is checked and not yet submitted."""
         kinds = {"FP32": np.float32, "BYTES": np.object_, "INT64": np.int64}
         tensor = Tensor.from_numpy("IN", np.asarray(values, kinds[dtype]), dtype)
         asked = Asked(model, tensor, identity, list(outputs))
         asked.request.arrival_ns = 1
         model.rules.check(asked.request)
-        model.submit(asked.request)
         return asked
 
 

@@ -431,6 +431,41 @@ async def test_readiness_may_ask_other_models_while_requests_wait_for_answers(
     await until(model.ready)
 
 
+class Trace:
+    """Notes what becomes of a trace and those below it."""
+
+    def __init__(self) -> None:
+        self.noted: list[str] = []
+        self.children: list[Trace] = []
+
+    def child(self) -> Trace:
+        self.children.append(Trace())
+        return self.children[-1]
+
+    def context(self) -> str:
+        return '{"traceparent": "00-1-2-01"}'
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *_: self.noted.append(name)
+
+
+async def test_the_trace_of_an_inner_request_is_below_that_of_the_outer_one(models: Asking) -> None:
+    await models.load(ECHO, name="echo")
+    body = """
+    def asked(self, request, array):
+        self.out(self.to("echo", array).exec())
+        return self.out(self.to("echo", array, trace=request.trace()).exec())
+    """
+    model = await models.load(asks(body))
+    asked = models.make(model, [1])
+    trace = asked.request.trace = Trace()  # type: ignore[assignment]
+    model.submit(asked.request)
+    assert (await asked.array()).tolist() == [1]
+    (child,) = trace.children
+    assert child.noted.count("end") == child.noted.count("finish") == 1
+    assert [request.trace is child for request in models.node.requests] == [False, True]
+
+
 async def test_nonsense_from_a_worker_ends_it(models: Asking, until: Callable[..., Any]) -> None:
     await models.load(ECHO, name="echo")
     body = """
