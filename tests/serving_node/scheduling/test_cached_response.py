@@ -75,6 +75,7 @@ def test_what_is_not_one_is_refused(raw: bytes) -> None:
         unpack_response(raw)
 
 
+@pytest.mark.fuzz
 @given(raw=st.binary(max_size=80))
 def test_any_head_is_read_or_refused(raw: bytes) -> None:
     for text in (raw, GOOD[:8] + raw, GOOD[:20] + raw):
