@@ -54,7 +54,7 @@ def unpack_response(raw: bytes) -> tuple[list[Tensor], dict[str, Parameter]]:
             raise ValueError("not a cached response")
         described, parameters = orjson.loads(memoryview(raw)[_START.size : _START.size + length])
         return _tensors(raw, _START.size + length, described), _checked(parameters)
-    except (struct.error, TypeError, KeyError) as error:
+    except (struct.error, AttributeError, TypeError, KeyError) as error:
         raise ValueError("not a cached response") from error
 
 

@@ -68,6 +68,8 @@ GOOD = pack_response([Tensor("a", "FP32", (2,), b"12345678")], {"p": "q"})
         GOOD.replace(b'"q"', b"[1]"),
         GOOD.replace(b'"q"', b"nul"),
         GOOD.replace(b"[2]", b"{2}"),
+        GOOD.replace(b'{"p":"q"}', b"123456789"),
+        GOOD.replace(b",8]", b",.8"),
     ],
 )
 def test_what_is_not_one_is_refused(raw: bytes) -> None:
