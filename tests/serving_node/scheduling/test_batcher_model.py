@@ -19,13 +19,13 @@ POLICIES = st.builds(
     BatchPolicy,
     max_batch_size=st.just(MAXIMUM),
     preferred_sizes=st.sets(st.integers(1, MAXIMUM), min_size=1).map(frozenset),
-    max_queue_delay_ns=st.sampled_from((0, 0, 7, 30)),
+    max_queue_delay_ns=st.sampled_from((0, 7, 30)),
     default_level=st.just(1),
     levels=st.lists(
         st.builds(
             QueuePolicy,
             timeout_action=st.sampled_from(TimeoutAction),
-            default_timeout_ns=st.sampled_from((0, 10_000, 25_000)),
+            default_timeout_ns=st.sampled_from((0, 0, 0, 10_000, 25_000)),
             allow_timeout_override=st.booleans(),
             max_queue_size=st.sampled_from((0, 0, 0, 4)),
         ),
@@ -38,12 +38,12 @@ POLICIES = st.builds(
 class BatcherMachine(RuleBasedStateMachine):
     """Time is in nanoseconds; a request's own time-outs are in microseconds, and so are some of the steps."""
 
-    @initialize(policy=st.one_of(st.none(), POLICIES))
-    def start(self, policy: BatchPolicy | None) -> None:
+    @initialize(policy=st.one_of(st.none(), POLICIES, POLICIES, POLICIES), instances=st.integers(0, 2))
+    def start(self, policy: BatchPolicy | None, instances: int) -> None:
         self.policy = policy
         self.batcher: Batcher = SingleBatcher() if policy is None else DynamicBatcher(policy)
         self.now = 0
-        self.free = 2
+        self.free = instances
         self.waiting: dict[str, InferenceRequest] = {}
         self.gone: dict[str, str] = {}
         self.started: list[InferenceRequest] = []
@@ -83,18 +83,25 @@ class BatcherMachine(RuleBasedStateMachine):
             assert not limit or before < limit, "taken although its level was full"
             self.poll()
 
+    @rule(keys=st.text("ab", min_size=2, max_size=9), priority=st.integers(0, 3), shortened=st.booleans())
+    def several_arrive(self, keys: str, priority: int, shortened: bool) -> None:
+        for place, key in enumerate(keys):
+            self.arrives(1, key, priority, 3 * place if shortened else 0, 0)
+
     @rule(step=st.sampled_from((1, 3, 8, 40, 4000, 30_000)))
     def time_goes_on(self, step: int) -> None:
-        self.now += step
-        if self.wake is not None and self.wake <= self.now:
+        until = self.now + step
+        while self.wake is not None and self.wake <= until:
+            self.now = self.wake  # the timer is on time
             self.poll()
+        self.now = until
 
     @rule()
     def an_instance_is_done(self) -> None:
         self.free += 1
         self.poll()
 
-    @precondition(lambda self: self.free > 1)
+    @precondition(lambda self: self.free > 0)
     @rule()
     def an_instance_dies(self) -> None:
         self.free -= 1
@@ -151,6 +158,12 @@ class BatcherMachine(RuleBasedStateMachine):
         assert self.wake is not None, "nobody would look again"
         assert all(self.now - one.queued_ns < delay for one in self.waiting.values()), "it waited longer than the delay"
 
+        if any(level.default_timeout_ns for level in self.policy.levels):
+            return  # who is out of time stands elsewhere
+        order = sorted(self.waiting.values(), key=lambda one: (self.level(one), int(one.id)))
+        assert len({one.batch_key for one in order}) == 1, "a batch that cannot grow waits for more"
+        assert sum(one.batch_size or 1 for one in order) < max(self.policy.preferred_sizes), "enough wait"
+
     def timeout_ns(self, request: InferenceRequest) -> int:
         return 0 if self.policy is None else self.policy.levels[self.level(request)].timeout_ns(request.timeout_us)
 
@@ -190,4 +203,4 @@ class BatcherMachine(RuleBasedStateMachine):
 
 
 TestBatchers = BatcherMachine.TestCase
-TestBatchers.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestBatchers.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
