@@ -99,7 +99,10 @@ class SequenceScheduler(Scheduler):
 
     def inflight_count(self) -> int:
         """Return how many requests wait or run; 1 when there are none but a sequence that has begun goes on."""
-        return self._inflight or int(self._sequences.seated)
+        if self._inflight:
+            return self._inflight
+        with self._lock:
+            return int(self._sequences.seated)
 
     async def close(self, timeout_seconds: float = 10.0) -> None:
         """Stop now: answer what is queued with UNAVAILABLE, let running batches end, free the instances."""
