@@ -111,6 +111,9 @@ class FakeDataPlane:
         self._known(name)
         return self.config
 
+    def await_model(self, name: str, then: object) -> None:
+        """Models are not loaded on request here."""
+
     def statistics(self, name: str, version: str) -> list[grpc_service_pb2.ModelStatistics]:
         if name and name != "echo":
             raise InferenceError(ErrorCode.INVALID_ARG, f"requested model '{name}' is not available")
