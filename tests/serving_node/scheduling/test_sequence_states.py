@@ -172,3 +172,10 @@ async def test_states_and_controls_are_checked_against_the_file(
     with pytest.raises(InferenceError) as caught:
         await load(path.parent, text.replace(right, wrong))
     assert sentence in caught.value.message
+
+
+async def test_instances_do_not_change_in_place_because_sequences_stay_where_they_are(tmp_path: Path) -> None:
+    path = onnx_models.save_accumulator(tmp_path / "1" / "model.onnx")
+    model = await load(path.parent, config())
+    assert model.resize is None  # another number of instances is another load
+    await model.close()
