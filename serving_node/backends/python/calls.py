@@ -238,6 +238,8 @@ class WorkerCalls:
 
     @staticmethod
     def _finish(call: InnerCall) -> None:
+        # or call and request would hold each other, and with them the worker's memory
+        call.request.on_response = _ignore
         if call.request.trace is not None:
             call.request.trace.finish()
 

@@ -164,15 +164,20 @@ async def test_blocks_are_given_back(models: Asking) -> None:
     echo = await models.load(ECHO, name="echo")
     model = await models.load(asks("def asked(self, request, array): return self.out(self.to('echo', array).exec())"))
     array = np.ones(100_000, np.float32)
-    for _ in range(30):
-        assert np.array_equal(await models.ask(model, array).array(), array)
-    models.node.requests.clear()
     gc.collect()
-    small = [1.0]
-    for _ in range(3):
-        await models.ask(model, small).array()
-    for one in (echo, model):
-        assert max(blocks_of(one)) <= 2
+    gc.disable()
+    try:
+        for _ in range(30):
+            asked = models.ask(model, array)
+            assert np.array_equal(await asked.array(), array)
+            asked.responses.clear()  # they are views too
+            models.node.requests.clear()
+        for _ in range(3):
+            await models.ask(model, [1.0]).array()
+        for one in (echo, model):
+            assert max(blocks_of(one)) <= 2
+    finally:
+        gc.enable()
 
 
 async def test_many_requests_at_once(models: Asking) -> None:
