@@ -310,3 +310,40 @@ async def test_verbose_log_has_a_line_for_each_request(repository: OneModel) -> 
     assert answered["responses"] == 1
     assert (refused["event"], refused["request_id"]) == ("infer.refused", "r")
     assert "error" in refused
+
+
+class Keeper:
+    """Keeps the requests that it is told to keep, and remembers what it was asked."""
+
+    def __init__(self, *, keeps: bool) -> None:
+        self.keeps = keeps
+        self.asked: list[str] = []
+
+    def take(self, request: InferenceRequest, submit: object) -> bool:
+        self.asked.append(request.model_name)
+        return self.keeps
+
+    def wait(self, name: str, then: object) -> None:
+        self.asked.append(f"wait {name}")
+
+    async def settle(self, name: str) -> None:
+        self.asked.append(f"settle {name}")
+
+    def close(self) -> None:
+        self.asked.append("close")
+
+
+async def test_only_requests_that_find_no_model_go_to_whoever_loads_on_request(repository: OneModel) -> None:
+    keeper = Keeper(keeps=True)
+    dataplane = DataPlane(repository, absent=keeper)
+    [answer] = await ask(dataplane, bytes(8))
+    assert answer.error is None
+    assert keeper.asked == []
+    other = InferenceRequest("other", "", [], print)
+    dataplane.infer(other)
+    keeper.keeps = False
+    with pytest.raises(InferenceError, match="Request for unknown model: 'other' is not found"):
+        dataplane.infer(other)
+    await dataplane.load("echo", None, {})
+    dataplane.stop()
+    assert keeper.asked == ["other", "other", "settle echo", "close"]
