@@ -11,7 +11,8 @@ What it promises:
 - Only a model that serves nothing (first deployment, restart) is routed before that: as soon as one of its live
   units is ready, or any weighted unit once all others have settled.
 - A unit is unloaded only when no desired and no applied route needs it.
-- An ensemble is loaded after the models that its steps name: once they are ready, or have failed for good.
+- An ensemble is loaded after the models that its steps name: once they are ready, or have failed for good. When they go
+  together it goes first.
 - What failed for good is tried again only under a new generation; what failed in passing, after its ``retry_at``.
 """
 
@@ -32,12 +33,14 @@ UnitKey = tuple[str, str]
 class UnitFacts:
     """Where a unit is. ``busy`` while a step runs; otherwise the step named by ``state`` is done.
 
-    ``retry_at`` is set on FAILED units that may be tried again (seconds, any monotonic clock).
+    ``retry_at`` is set on FAILED units that may be tried again (seconds, any monotonic clock). ``uses`` are the models
+    that an ensemble names.
     """
 
     state: UnitState = UnitState.ABSENT
     busy: bool = False
     retry_at: float | None = None
+    uses: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,11 +241,21 @@ def _retire(facts: NodeFacts, wanted: Mapping[UnitKey, Unit], needed: set[UnitKe
         # Its routes go first, in a pass of their own: no request may reach a unit that unloads.
         if key not in wanted and not _routed(name, unit_id, facts.applied):
             if not unit.busy:
-                yield Unload(name, unit_id)
+                if not _is_used(name, facts, wanted):
+                    yield Unload(name, unit_id)
             elif unit.state is UnitState.FETCHING:
                 yield Cancel(name, unit_id)
         elif key in wanted and key not in needed and unit.state is UnitState.READY and not unit.busy:
             yield Unload(name, unit_id, keep_staged=True)
+
+
+def _is_used(name: str, facts: NodeFacts, wanted: Mapping[UnitKey, Unit]) -> bool:
+    """Tell whether an ensemble that is about to go still has requests for a model."""
+    return any(
+        name in unit.uses and unit.state in (UnitState.READY, UnitState.UNLOADING)
+        for key, unit in facts.units.items()
+        if key not in wanted and key[0] != name
+    )
 
 
 def _routed(name: str, unit_id: str, applied: Mapping[str, DesiredModel]) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from serving_node.contract.control import ObservedUnit, Reason, Unit
 from serving_node.contract.states import UnitState
-from serving_node.repository.convergence import UnitFacts
+from serving_node.repository.convergence import UnitFacts, models_used
 from serving_node.scheduling.served_model import ServedModel
 
 _RETRY_FIRST_SECONDS = 1.0
@@ -41,7 +41,7 @@ class UnitRecord:
 
     def facts(self) -> UnitFacts:
         """Return what the planner needs."""
-        return UnitFacts(self.state, self.busy, self.retry_at)
+        return UnitFacts(self.state, self.busy, self.retry_at, models_used(self.unit))
 
     def begin(self, state: UnitState) -> None:
         """A step runs from now on."""

@@ -153,6 +153,16 @@ def test_plan_loads_an_ensemble_after_the_models_that_it_names() -> None:
     assert loads(Node(), desired) == ["m", "inner", "outer"]
 
 
+def test_plan_unloads_an_ensemble_before_its_models() -> None:
+    units = {("e", "u1"): UnitFacts(UnitState.READY, uses=frozenset({"m"})), ("m", "u1"): UnitFacts(UnitState.READY)}
+    nothing = Desired(1, 2, ())
+    assert plan(nothing, NodeFacts(units), 0.0) == [Unload("e", "u1")]
+    units["e", "u1"] = replace(units["e", "u1"], state=UnitState.UNLOADING, busy=True)
+    assert plan(nothing, NodeFacts(units), 0.0) == []
+    del units["e", "u1"]
+    assert plan(nothing, NodeFacts(units), 0.0) == [Unload("m", "u1")]
+
+
 def test_plan_does_not_wait_for_models_that_fail_or_are_not_wanted_or_go_in_a_circle() -> None:
     desired = Desired(1, 1, (uses("m", name="e"), model(Route("u1", 100))))
     assert loads(Node(), desired, outcome=False) == ["m", "e"]
