@@ -11,9 +11,9 @@ from serving_node.core.errors import InferenceError
 from serving_node.core.request import InferenceRequest, InferenceResponse, RequestedOutput
 from serving_node.core.tensor import Tensor
 from serving_node.scheduling.batch import Batch
-from serving_node.scheduling.sequence_batcher import Row, SequenceBatch
 from serving_node.scheduling.sequence_controls import SequenceControls
 from serving_node.scheduling.sequence_states import SequenceStates, zeros_like
+from serving_node.scheduling.sequence_strategies import Row, SequenceBatch
 
 if TYPE_CHECKING:
     from serving_node.contract.proto.model_config_pb2 import ModelConfig

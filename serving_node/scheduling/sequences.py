@@ -20,9 +20,10 @@ from serving_node.observability.statistics import FailureReason, ModelStatistics
 from serving_node.scheduling.batch import Batch
 from serving_node.scheduling.instances import InstanceThread, LoopRunner
 from serving_node.scheduling.scheduler import STOPPED, Scheduler
-from serving_node.scheduling.sequence_batcher import SequenceBatch, SequenceBatcher, SequencePoll
+from serving_node.scheduling.sequence_batcher import SequenceBatcher
 from serving_node.scheduling.sequence_policy import SequencePolicy
 from serving_node.scheduling.sequence_rows import RunningRows, SequenceRows
+from serving_node.scheduling.sequence_strategies import SequenceBatch, SequencePoll
 from serving_node.scheduling.turns import Turns
 
 log = structlog.get_logger(__name__)

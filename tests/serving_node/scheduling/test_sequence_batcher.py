@@ -12,9 +12,10 @@ from serving_node.contract.errors import ErrorCode
 from serving_node.core.errors import InferenceError
 from serving_node.core.request import InferenceRequest
 from serving_node.scheduling.policy import BatchPolicy
-from serving_node.scheduling.sequence_batcher import SequenceBatch, SequenceBatcher
+from serving_node.scheduling.sequence_batcher import SequenceBatcher
 from serving_node.scheduling.sequence_policy import SequencePolicy
 from serving_node.scheduling.sequence_slots import Sequence
+from serving_node.scheduling.sequence_strategies import SequenceBatch
 
 MS = 1_000_000
 IDLE = 1000 * MS
