@@ -62,8 +62,8 @@ class ServedModel:
     ``namespace``: the repository that it is from where names may stand in several, else empty.
     ``resize`` brings the instances to those of another config that differs in nothing else, while requests flow; the
     config is as of the repository. It raises InferenceError and then has changed nothing.
-    ``origin`` returns bytes that are equal as long as equal requests have equal answers, None when that is not known; see
-    ``cache_scope``.
+    ``origin`` returns bytes that are equal as long as equal requests have equal answers, None when that is not known;
+    see ``cache_scope``.
     """
 
     name: str
