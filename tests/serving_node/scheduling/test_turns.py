@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -13,11 +15,13 @@ from serving_node.core.errors import InferenceError
 from serving_node.core.request import InferenceRequest, InferenceResponse
 from serving_node.core.tensor import Tensor
 from serving_node.observability.statistics import ModelStatistics
+from serving_node.scheduling.batch import Batch
 from serving_node.scheduling.instances import InstanceThread
 from serving_node.scheduling.policy import BatchPolicy
 from serving_node.scheduling.rate_limit import GLOBAL, Limit, Need
 from serving_node.scheduling.scheduler import Scheduler
 from serving_node.scheduling.turns import Share, Turns, share_of
+from tests.serving_node.scheduling.played import PlayedLoop, PlayedRunner, PlayedThread, play_time
 
 ONE = Share((Need("R", 1, 0),))
 
@@ -196,3 +200,51 @@ async def test_priority_2_runs_half_as_often() -> None:
         turns.release(key)
         turns.ask([key], members.run)
     assert members.ran.count("often") in range(2 * members.ran.count("seldom") - 2, 2 * members.ran.count("seldom") + 3)
+
+
+def test_an_instance_that_died_while_it_waits_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = PlayedLoop()
+    play_time(monkeypatch, loop)
+    began: list[str] = []
+    turns = Turns([Limit("R", 3)])
+
+    def note(batch: Batch) -> None:
+        began.extend(request.id for request in batch.requests)
+
+    threads = [PlayedThread("a0", note), PlayedThread("a1", note)]
+    runner = PlayedRunner("b0", note)
+    turns.add({threads[0]: ONE, threads[1]: ONE, runner: Share((Need("R", 3, 0),))})
+
+    async def start(*instances: PlayedThread | PlayedRunner) -> Scheduler:
+        statistics = ModelStatistics()
+        return Scheduler(name="m", version=1, policy=None, instances=instances, statistics=statistics, turns=turns)
+
+    async def submit(scheduler: Scheduler, identity: str) -> None:
+        scheduler.submit(InferenceRequest("m", "1", [], lambda _: None, identity))
+
+    async def change(act: Callable[[], None]) -> None:
+        act()
+
+    first, second = loop.run_until_complete(start(*threads)), loop.run_until_complete(start(runner))
+    for identity in "123":
+        loop.run_until_complete(submit(first, identity))
+        if identity < "3":
+            for thread in threads:
+                if thread.running:
+                    loop.run_until_complete(change(partial(thread.finish, None)))
+    loop.settle()
+    loop.run_until_complete(submit(second, "large"))
+    loop.run_until_complete(submit(first, "4"))
+    loop.settle()
+    held_up = "4" not in began
+    loop.run_until_complete(change(partial(runner.die, None)))
+    loop.settle()
+    assert "4" in began and "large" not in began
+    for thread in threads:
+        if thread.running:
+            loop.run_until_complete(change(partial(thread.finish, None)))
+    loop.run_until_complete(change(runner.come_back))
+    loop.settle()
+    assert began[-1] == "large", "it runs when its instance is back"
+    assert held_up, "until it died it was the first in line"
+    loop.close()
