@@ -463,9 +463,6 @@ def _success(answer: dict[str, Any]) -> dict[str, Any]:
     return {"success counts": rows}
 
 
-_OF_SEQUENCES = ("refused_complete_other_scheduler",)
-
-
 def _refused() -> list[Case]:
     """Every model with a mistake: the load's error and the index's row; some over gRPC too."""
     cases: list[Case] = []
@@ -473,8 +470,7 @@ def _refused() -> list[Case]:
         # the good version of the two goes after the bad one failed
         settled = (Until(name, "UNAVAILABLE"),) if name == "refused_second_version" else ()
         steps = (load(name), *settled, index(name), *_gone_if_loaded(name))
-        waits = 4 if name in _OF_SEQUENCES else 0
-        cases.append(Case(name.replace("_", "-", 1), steps, waits_for=waits))
+        cases.append(Case(name.replace("_", "-", 1), steps))
     for name in ("refused_broken_raises", "refused_no_version", "refused_negative_batch"):
         cases.append(Case(f"{name}-grpc".replace("_", "-", 1), (load_grpc(name), index_grpc(name))))
     return cases
