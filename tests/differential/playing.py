@@ -69,7 +69,7 @@ class Player:
                 self._until(Until(model, "UNAVAILABLE"))
             if case.fresh or model not in self._loaded:
                 answer = http_wire.call(self._server.port, Http("POST", f"/v2/repository/models/{model}/load"))
-                assert answer["status"] == 200, f"{model} does not load: {answer}"
+                assert answer.get("status") == 200, f"{model} does not load: {answer}"
             self._loaded.add(model)
 
     def _answer(self, step: Step, expected: Answer | None) -> Answer | None:
