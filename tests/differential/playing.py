@@ -130,7 +130,8 @@ class Player:
     def _until(self, step: Until) -> None:
         end = time.monotonic() + _STATE_SECONDS
         while time.monotonic() < end:
-            rows = http_wire.call(self._server.port, Http("POST", "/v2/repository/index"))["json"]
+            rows = http_wire.call(self._server.port, Http("POST", "/v2/repository/index")).get("json")
+            assert rows is not None, "the server has ended"
             states = {row.get("state", "") for row in rows if row["name"] == step.model} or {"gone"}
             if states == {step.state}:
                 return
