@@ -64,7 +64,6 @@ def _refused(name: str, why: str, read: Callable[[str], Any] = boolean) -> Flag:
     return Flag(name, "", read, "refused", repeat=True, why=why, refused=True)
 
 
-_LATER = "this node does not have that yet"
 _OPEN = "starting without it would leave a port open"
 _NO_POOL = "memory is not pooled by device here"
 _NO_THREADS = "one event loop reads all connections"
