@@ -194,7 +194,7 @@ DIFFERENCES: dict[str, tuple[str, ...]] = {
         "refused-duplicate_*",
         "refused-control_is_input",
     ),
-    "failure counters of an unloaded model": ("metrics-unloaded", "pipe-metrics"),
+    "failure counters of an unloaded model": ("metrics-unloaded",),
     "an ensemble: a part of its outputs, when a step takes one of them": (
         "ensemble-skips-steps-*",
         "ensemble-id-*",
@@ -207,7 +207,6 @@ DIFFERENCES: dict[str, tuple[str, ...]] = {
     ),
     "an ensemble that fails: failures counted": (
         "pipe-stats-failing",
-        "pipe-metrics-failing",
         "pipe-queue-full-stats",
     ),
     "an ensemble with several outputs: `sequence_id`, `sequence_start` and `sequence_end` of its answers": (

@@ -9,7 +9,7 @@ from typing import Any
 from tests.differential.cases.repository_life import index, load, unload
 from tests.differential.ensemble_models import ensemble, step, tensor
 from tests.differential.models import python
-from tests.differential.steps import Case, Http, Metrics, Remove, Step, Stream, Together, Until, Write
+from tests.differential.steps import Case, Http, Remove, Step, Stream, Together, Until, Write
 from tests.differential.tensors import Out, T, flat, grpc_raw, http_json, http_path, infer_cases, infer_message
 from tests.differential.views import times, without_finals
 
@@ -44,9 +44,6 @@ def _inference() -> list[Case]:
         infer_cases("pipe-look", "pipe_look", seen, request_id="look 1", forms=("json", "raw"), **look),
         infer_cases("pipe-look-one", "pipe_look", seen, [Out("NUMBER")], forms=("json", "raw"), **look),
         infer_cases("pipe-look-text", "pipe_look", seen, [Out("TEXT")], forms=("json", "raw"), **look),
-        infer_cases(
-            "pipe-look-extra", "pipe_look", [*seen, T("EXTRA", "FP32", [1], [1.5])], forms=("json", "raw"), **look
-        ),
         infer_cases("pipe-look-parameters", "pipe_look", seen, parameters=full, forms=("json", "raw"), **look),
         infer_cases("pipe-look-sequence", "pipe_look", seen, parameters=sequence, forms=("json", "raw"), **look),
         infer_cases(
@@ -207,13 +204,6 @@ def _statistics() -> list[Case]:
             "pipe-stats-wrong",
             (http_json("pipe_sides", _PAIR[:1]), *_stats("pipe_sides", "part_left")),
             _SIDES,
-            fresh=True,
-        ),
-        Case("pipe-metrics", (http_json("pipe_sides", _PAIR), Metrics(("pipe_sides",))), _SIDES, fresh=True),
-        Case(
-            "pipe-metrics-failing",
-            (http_json("ensemble_failing", failing), Metrics(("ensemble_failing",))),
-            ("ensemble_failing",),
             fresh=True,
         ),
         *(
