@@ -1,6 +1,6 @@
 """Every table of the domain."""
 
-from registry.models.accounts import ROLE_RANK, ApiToken, Membership, Project, Role, SiteRole, User
+from registry.models.accounts import ROLE_RANK, ApiToken, CodeFormats, Membership, Project, Role, SiteRole, User
 from registry.models.audit import AuditEvent, AuditSeal, Transition
 from registry.models.catalog import (
     Blob,
@@ -37,6 +37,7 @@ from registry.models.fleet import (
     NodeState,
     ServingNode,
 )
+from registry.models.measurements import ScratchUnit, VersionMeasurement
 from registry.models.operations import Operation, OperationQueue, OperationState
 from registry.models.samples import NodeSample, Resolution, Sample
 
@@ -50,6 +51,7 @@ __all__ = [
     "AuditSeal",
     "Blob",
     "Check",
+    "CodeFormats",
     "ConfigRevision",
     "Deployment",
     "Environment",
@@ -76,6 +78,7 @@ __all__ = [
     "Route",
     "RouteRole",
     "Sample",
+    "ScratchUnit",
     "ServingNode",
     "SiteRole",
     "SyncStatus",
@@ -85,5 +88,6 @@ __all__ = [
     "User",
     "Verdict",
     "VersionFile",
+    "VersionMeasurement",
     "VersionState",
 ]

@@ -41,6 +41,13 @@ class User(AbstractUser):
         db_table = "registry_user"
 
 
+class CodeFormats(models.TextChoices):
+    """Whether versions of a project may bring code that nodes run."""
+
+    ALLOW = "allow", _("Allowed")
+    FORBID = "forbid", _("Forbidden")
+
+
 class Project(Row):
     """Tenancy: models, deployments, members and quotas."""
 
@@ -48,6 +55,7 @@ class Project(Row):
     name = models.CharField(max_length=200)
     description = models.TextField(blank=True)
     quota_bytes = models.BigIntegerField(default=100 * 1024**3)
+    code_formats = models.CharField(max_length=16, choices=CodeFormats, default=CodeFormats.ALLOW)
     members = models.ManyToManyField(User, through="Membership", related_name="projects")
 
     def __str__(self) -> str:

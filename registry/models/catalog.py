@@ -52,7 +52,8 @@ class VersionState(models.TextChoices):
 class ModelVersion(Row):
     """Immutable once ready. ``number`` is given on the move validating -> ready.
 
-    ``signature`` is contract ModelSignature as JSON; ``source`` may hold git_sha, ci_run, author.
+    ``signature`` is contract ModelSignature as JSON; ``source`` may hold git_sha, ci_run, author. ``code_files`` are the
+    files that are code, ``{"path", "why"}`` each; nodes run them once somebody has permitted it.
     """
 
     model = models.ForeignKey(RegisteredModel, on_delete=models.PROTECT, related_name="versions")
@@ -68,6 +69,11 @@ class ModelVersion(Row):
     author = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
     author_token = models.ForeignKey(ApiToken, on_delete=models.SET_NULL, null=True, blank=True, related_name="+")
     ready_at = models.DateTimeField(null=True, blank=True)
+    code_files = models.JSONField(default=list, blank=True)
+    code_permitted_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
+    )
+    code_permitted_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["model", "number"], name="version_number_once")]

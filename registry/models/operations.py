@@ -33,7 +33,8 @@ class Operation(Row):
     """One piece of long work. ``lease_until`` in the past means that nobody works on it: beat enqueues it again.
 
     kinds: ``validate_version`` (subject version), ``deploy`` (subject deployment; finished by reconcile),
-    ``infer`` (subject deployment; params hold the request, result the answer, kept an hour).
+    ``infer`` (subject deployment; params hold the request, result the answer, kept an hour), ``bench_model`` (subject
+    version; params hold node, config and grid, result the id of the measurement).
     """
 
     kind = models.CharField(max_length=32)
