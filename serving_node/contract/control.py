@@ -28,7 +28,8 @@ class FileRef(Message):
 class Unit(Message):
     """One loadable thing: a version under one config. ``unit`` is its id, stable for the same digests.
 
-    ``config`` is ModelConfig as JSON with proto field names.
+    ``config`` is ModelConfig as JSON with proto field names. Without ``code_permitted`` the node refuses to load a
+    version that is code, see ``code_formats``.
     """
 
     unit: str
@@ -38,6 +39,7 @@ class Unit(Message):
     manifest_digest: str
     files: tuple[FileRef, ...]
     keep_warm: bool = False
+    code_permitted: bool = False
 
 
 @dataclass(frozen=True, slots=True)

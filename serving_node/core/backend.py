@@ -45,13 +45,17 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class ModelSource:
-    """What a backend opens. ``directory`` is the version's folder; ``config`` may not yet be completed."""
+    """What a backend opens. ``directory`` is the version's folder; ``config`` may not yet be completed.
+
+    ``in_worker``: this is a worker process, where code of the model's may be loaded; in the node's own it never may.
+    """
 
     name: str
     version: int
     directory: Path
     config: model_config_pb2.ModelConfig
     devices: tuple[Device, ...] = (Device(),)
+    in_worker: bool = False
 
 
 @dataclass(slots=True)

@@ -40,7 +40,15 @@ DESIRED = Desired(
 
 def _messages() -> st.SearchStrategy[Message]:
     units = st.builds(
-        Unit, st.text(max_size=3), st.integers(), st.text(), _JSON_OBJECTS, st.text(), st.tuples(), st.booleans()
+        Unit,
+        st.text(max_size=3),
+        st.integers(),
+        st.text(),
+        _JSON_OBJECTS,
+        st.text(),
+        st.tuples(),
+        st.booleans(),
+        st.booleans(),
     )
     models = st.builds(
         DesiredModel, st.text(), st.lists(st.builds(Route)).map(tuple), st.lists(units, max_size=2).map(tuple)
@@ -91,6 +99,7 @@ def test_desired_has_the_documented_form() -> None:
                         "manifest_digest": "m" * 64,
                         "files": [{"path": "model.onnx", "sha256": "f" * 64, "size": 12}],
                         "keep_warm": True,
+                        "code_permitted": False,
                     }
                 ],
                 "sticky": "x-user",
