@@ -2,9 +2,10 @@
 
 import django.db.models.deletion
 import django.utils.timezone
-import registry.models.base
 from django.conf import settings
 from django.db import migrations, models
+
+import registry.models.base
 
 
 class Migration(migrations.Migration):

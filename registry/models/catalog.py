@@ -52,8 +52,8 @@ class VersionState(models.TextChoices):
 class ModelVersion(Row):
     """Immutable once ready. ``number`` is given on the move validating -> ready.
 
-    ``signature`` is contract ModelSignature as JSON; ``source`` may hold git_sha, ci_run, author. ``code_files`` are the
-    files that are code, ``{"path", "why"}`` each; nodes run them once somebody has permitted it.
+    ``signature`` is contract ModelSignature as JSON; ``source`` may hold git_sha, ci_run, author.
+    ``code_files`` are those that are code, ``{"path", "why"}`` each; nodes run them once somebody has permitted it.
     """
 
     model = models.ForeignKey(RegisteredModel, on_delete=models.PROTECT, related_name="versions")

@@ -35,8 +35,8 @@ class ScratchUnit(Row):
 class VersionMeasurement(Row):
     """What one version did on one node. Kept with the version after node, config and operation are gone.
 
-    ``grid`` is ``{"batch": [...], "instances": [...], "seconds": ..., "shapes": {...}}``, ``cells`` has one row for each
-    of its combinations (registry.domain.measurements.Cell as JSON). ``hardware`` is what the node had then.
+    ``grid`` is ``{"batch": [...], "instances": [...], "seconds": ..., "shapes": {...}}``, ``cells`` has one row
+    for each of its combinations (registry.domain.measurements.Cell as JSON). ``hardware`` is what the node had then.
     """
 
     version = models.ForeignKey(ModelVersion, on_delete=models.CASCADE, related_name="measurements")

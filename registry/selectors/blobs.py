@@ -8,7 +8,7 @@ from registry.domain.actors import Actor
 from registry.errors import NotFound
 from registry.models import Blob, ServingNode, VersionFile, VersionState
 from registry.selectors.accounts import projects_of
-from registry.selectors.desired import wanted_routes
+from registry.selectors.desired import wanted_routes, wanted_scratches
 
 _GONE = (VersionState.REJECTED, VersionState.ABANDONED)
 
@@ -28,6 +28,7 @@ def blob_get(sha256: str) -> Blob:
 def node_may_read(node: ServingNode, sha256: str) -> bool:
     """Say whether the digest is in the node's desired state."""
     versions = {route.version_id for route in wanted_routes(node)}
+    versions |= {scratch.version_id for scratch in wanted_scratches(node)}
     return VersionFile.objects.filter(blob__sha256=sha256, version__in=versions).exists()
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.db import transaction
 
-from registry.models import ModelVersion, NodeState, Route, RouteRole, ServingNode
+from registry.models import ModelVersion, NodeState, Route, RouteRole, ScratchUnit, ServingNode
 from registry.selectors.fleet import fleets_of, placed_on
 from serving_node.contract import states
 from serving_node.contract.control import Desired, DesiredModel, Drain, FileRef, Unit
@@ -35,6 +35,14 @@ def wanted_routes(node: ServingNode) -> list[Route]:
     )
 
 
+def wanted_scratches(node: ServingNode) -> list[ScratchUnit]:
+    """Return the copies that the node holds to be measured; none once it takes part in nothing."""
+    if not placed_on(node):
+        return []
+    scratches = ScratchUnit.objects.filter(node=node).select_related("version")
+    return list(scratches.prefetch_related("version__files__blob").order_by("created_at"))
+
+
 def desired_state(node: ServingNode) -> Desired:
     """Return the message for the node: epoch, generation, models with routes, units and files, and drain.
 
@@ -46,10 +54,11 @@ def desired_state(node: ServingNode) -> Desired:
         node = ServingNode.objects.select_for_update(no_key=True).get(pk=node.pk)
         for route in wanted_routes(node):
             by_name.setdefault(route.deployment.served_name, []).append(route)
+        scratches = [_scratch(scratch) for scratch in wanted_scratches(node)]
     return Desired(
         epoch=node.epoch,
         generation=node.desired_generation,
-        models=tuple(_model(name, routes) for name, routes in by_name.items()),
+        models=(*(_model(name, routes) for name, routes in by_name.items()), *scratches),
         drain=Drain(float(node.drain_deadline_seconds)) if node.state in _DRAINS else None,
     )
 
@@ -82,6 +91,20 @@ def _unit(name: str, route: Route) -> Unit:
         files=_files(route.version),
         keep_warm=route.role == RouteRole.HELD,
     )
+
+
+def _scratch(scratch: ScratchUnit) -> DesiredModel:
+    """Return a copy as a model without routes: kept loaded, and reached by nobody."""
+    unit = Unit(
+        unit=scratch.unit,
+        version=scratch.version.number or 0,
+        config_digest=scratch.config_digest,
+        config=scratch.config_body,
+        manifest_digest=scratch.version.manifest_digest,
+        files=_files(scratch.version),
+        keep_warm=True,
+    )
+    return DesiredModel(name=scratch.served_name, routes=(), units=(unit,))
 
 
 def _config_for(name: str, body: dict[str, Any], digest: str) -> tuple[dict[str, Any], str]:

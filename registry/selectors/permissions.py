@@ -38,6 +38,8 @@ _PROJECT: dict[str, tuple[str, str]] = {
     "model.write": ("publisher", "write"),
     "version.write": ("publisher", "write"),
     "version.quarantine": ("operator", "write"),
+    "version.measure": ("publisher", "write"),
+    "version.measure_guarded": ("operator", "write"),
     "config.write": ("publisher", "write"),
     "deployment.change": ("publisher", "write"),
     "deployment.traffic": ("operator", "write"),
@@ -124,7 +126,8 @@ def can(actor: Actor, permission: str, obj: Any = None) -> Allowed | Denied:
     """Say whether the actor may do ``permission`` on ``obj``.
 
     Project permissions take any row of a project (project, model, version, config, deployment, approval, operation):
-    ``project.view``, ``model.write``, ``version.write``, ``version.quarantine``, ``config.write``,
+    ``project.view``, ``model.write``, ``version.write``, ``version.quarantine``, ``version.measure``,
+    ``version.measure_guarded`` (on nodes of environments that need approvals), ``config.write``,
     ``deployment.change``, ``deployment.traffic``, ``deployment.rollback``, ``deployment.infer``, ``approval.review``,
     ``approval.withdraw``, ``operation.cancel``, ``project.members``, ``project.tokens``.
     Site permissions take None: ``site.view``, ``site.fleet``, ``site.environments``, ``site.users``,

@@ -14,6 +14,9 @@ from serving_node.contract.states import RouteRole, UnitState
 
 CONTRACT_VERSION = 1
 
+SCRATCH_PREFIX = "~"
+"""Begins the names of copies that are only measured: without routes, they answer nobody but the admin port."""
+
 
 @dataclass(frozen=True, slots=True)
 class FileRef(Message):

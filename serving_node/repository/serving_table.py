@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from serving_node.contract.control import SCRATCH_PREFIX
 from serving_node.contract.errors import ErrorCode
 from serving_node.contract.states import ModelState
 from serving_node.core.errors import InferenceError
@@ -25,7 +26,7 @@ _VERSION = re.compile(r"[ \t-\r]*([+-]?[0-9]+)")
 class _Model:
     """One served name. ``fixed`` is set when the request cannot change the answer to a call without a version.
 
-    ``stale``: versions that failed once and that nobody asks for any more.
+    ``stale``: versions that failed once and that nobody asks for any more. ``is_scratch``: only its unit id reaches it.
     """
 
     name: str
@@ -34,6 +35,7 @@ class _Model:
     stale: set[str] = field(default_factory=set)
     routes: RouteTable | None = None
     fixed: ServedModel | None = None
+    is_scratch: bool = False
 
     def refresh(self) -> None:
         """Recompute ``fixed`` after a change of units or routes."""
@@ -87,7 +89,9 @@ class ServingTable:
         model = self._models.get(name)
         if model is None or not version:
             return None if model is None else model.fixed
-        candidates = [served for served in model.ready.values() if str(served.version) == version]
+        candidates = [
+            served for served in model.ready.values() if str(served.version) == version and not model.is_scratch
+        ]
         return candidates[0] if len(candidates) == 1 else None
 
     def models(self) -> Iterator[ServedModel]:
@@ -199,6 +203,8 @@ class ServingTable:
         """Return one row for each known version; of two units of one version the ready one counts."""
         rows: list[IndexEntry] = []
         for model in self._models.values():
+            if model.is_scratch:
+                continue
             by_version: dict[int, tuple[ModelState, str]] = {}
             for version, state, reason in model.states.values():
                 if version not in by_version or state is ModelState.READY:
@@ -217,6 +223,7 @@ class ServingTable:
         model = self._models.get(name)
         if model is None:
             model = self._models[name] = _Model(name, routes=RouteTable() if self._routed else None)
+            model.is_scratch = self._routed and name.startswith(SCRATCH_PREFIX)
         return model
 
     def _choose(
@@ -242,6 +249,8 @@ class ServingTable:
     def _by_version(self, model: _Model, text: str, request: InferenceRequest | None) -> ServedModel:
         version = parse_version(text)
         candidates = {key: served for key, served in model.ready.items() if served.version == version}
+        if model.is_scratch:
+            raise InferenceError(ErrorCode.NOT_FOUND, f"Request for unknown model: '{model.name}' is not found")
         if not candidates:
             known = [state for number, state, _ in model.states.values() if number == version]
             if ModelState.LOADING in known or ModelState.UNLOADING in known:

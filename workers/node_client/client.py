@@ -41,6 +41,14 @@ class Target:
     version: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class BinaryRequest:
+    """A v2 request as bytes: ``head_bytes`` of JSON that name the inputs, then their data one after the other."""
+
+    body: bytes
+    head_bytes: int
+
+
 class NodeClient(Protocol):
     """Control of one node. Every method raises NodeClientError and has its own deadline."""
 
@@ -57,6 +65,11 @@ class NodeClient(Protocol):
         self, model: str, body: dict[str, Any], *, target: Target, timeout_seconds: float
     ) -> dict[str, Any]:
         """Run one v2 JSON request and return the v2 JSON response."""
+
+    async def measure(
+        self, model: str, request: BinaryRequest, *, target: Target, timeout_seconds: float
+    ) -> dict[str, Any]:
+        """Run one request by the unit of ``target``; return the v2 response with ``timing`` and without any data."""
 
     async def logs(self, *, tail: int) -> list[str]:
         """Return the newest ``tail`` lines of the node's log, oldest first."""

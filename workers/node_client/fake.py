@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from serving_node.contract.control import Desired, Observed, ObservedUnit, Reason
 from serving_node.contract.states import UnitState
-from workers.node_client.client import Exposition, NodeAddress, Target
+from workers.node_client.client import BinaryRequest, Exposition, NodeAddress, Target
 from workers.node_client.errors import NodeClientError, NodeErrorCode
 
 _PATH = [UnitState.FETCHING, UnitState.LOADING, UnitState.WARMING, UnitState.READY]
@@ -34,6 +34,7 @@ class FakeNode:
     sequence: int = 0
     pushes: list[Desired] = field(default_factory=list)
     inferences: list[tuple[str, Target, dict[str, Any]]] = field(default_factory=list)
+    measured: list[tuple[str, Target, BinaryRequest]] = field(default_factory=list)
     answers: deque[dict[str, Any] | NodeClientError] = field(default_factory=deque)
     exposition: Exposition = field(default_factory=lambda: Exposition("text/plain", b""))
     log: list[str] = field(default_factory=list)
@@ -137,6 +138,18 @@ class FakeNodeClient:
         if isinstance(answer, NodeClientError):
             raise answer
         return answer
+
+    async def measure(
+        self, model: str, request: BinaryRequest, *, target: Target, timeout_seconds: float
+    ) -> dict[str, Any]:
+        self._arrive()
+        self._node.measured.append((model, target, request))
+        if self._node.states.get(target.unit) is not UnitState.READY:
+            raise NodeClientError(NodeErrorCode.UNAVAILABLE, f"unit {target.unit} is not at ready state")
+        if self._node.answers and isinstance(refusal := self._node.answers[0], NodeClientError):
+            raise refusal
+        await asyncio.sleep(0)
+        return {"outputs": [], "timing": {"queue_us": 10, "compute_us": 40}}
 
     async def logs(self, *, tail: int) -> list[str]:
         self._arrive()

@@ -14,7 +14,7 @@ from django.utils.translation import gettext as _
 
 from serving_node.contract.control import Desired, Observed
 from serving_node.contract.errors import ContractError
-from workers.node_client.client import Exposition, NodeAddress, Target
+from workers.node_client.client import BinaryRequest, Exposition, NodeAddress, Target
 from workers.node_client.errors import NodeClientError, NodeErrorCode
 
 CONNECT_SECONDS = 3.0
@@ -76,6 +76,21 @@ class FlotillaNodeClient:
         answer = await self._admin("POST", path, body=body, query=query, wait=timeout_seconds)
         return self._read_object(answer)
 
+    async def measure(
+        self, model: str, request: BinaryRequest, *, target: Target, timeout_seconds: float
+    ) -> dict[str, Any]:
+        url = self._url("/v1/measure/" + urllib.parse.quote(model, safe=""))
+        headers = {
+            "Authorization": f"Bearer {self._address.admin_secret}",
+            "Content-Type": "application/octet-stream",
+            "Inference-Header-Content-Length": str(request.head_bytes),
+        }
+        query = {"unit": target.unit, "timeout": f"{timeout_seconds:g}"}
+        answer, _kind = await self._exchange(
+            "POST", url, headers=headers, content=request.body, query=query, wait=timeout_seconds
+        )
+        return self._read_object(answer)
+
     async def logs(self, *, tail: int) -> list[str]:
         document = self._read_json(await self._admin("GET", "/v1/logs", query={"tail": str(tail)}))
         lines = document.get("lines", []) if isinstance(document, dict) else document
@@ -96,6 +111,9 @@ class FlotillaNodeClient:
     ) -> None:
         await self._http.__aexit__(kind, error, trace)
 
+    def _url(self, path: str) -> str:
+        return self._address.admin_url.rstrip("/") + path
+
     async def _admin(
         self, method: str, path: str, *, body: Any = None, query: dict[str, str] | None = None, wait: float = 0.0
     ) -> bytes:
@@ -104,7 +122,7 @@ class FlotillaNodeClient:
         if body is not None:
             content = json.dumps(body, separators=(",", ":"), allow_nan=False).encode()
             headers["Content-Type"] = "application/json"
-        url = self._address.admin_url.rstrip("/") + path
+        url = self._url(path)
         answer, _kind = await self._exchange(method, url, headers=headers, content=content, query=query, wait=wait)
         return answer
 

@@ -12,6 +12,7 @@ from celery import shared_task
 from django.utils import timezone
 
 from registry.services.audit import seal_pending
+from registry.services.measurements import scratch_sweep
 from registry.services.samples import rollup
 from workers import reconcile
 from workers.checks.validation import reject_stranded
@@ -45,8 +46,9 @@ def reconcile_deployment(deployment_id: str) -> None:
 
 @shared_task(name="workers.sweep")
 def sweep() -> None:
-    """Find what lost hints left behind: due operations, nodes behind, deployments that have not settled."""
+    """Find what lost hints left behind: due operations, nodes behind, unsettled deployments, copies left over."""
     reject_stranded()
+    scratch_sweep()
     now = timezone.now()
     for operation_id, queue in sweeping.due_operations(now):
         sender.send(RUN_OPERATION, operation_id, queue)

@@ -18,13 +18,14 @@ from workers.checks.verdicts import VersionRejected
 from workers.locks.leases import Lease, LeaseLost, new_owner
 from workers.node_client.errors import NodeClientError
 from workers.tasks.interactive import infer
+from workers.tasks.measuring import bench_model
 
 _log = logging.getLogger(__name__)
 
 
 Handler = Callable[[Operation, Lease], Mapping[str, Any]]
 
-HANDLERS: dict[str, Handler] = {"validate_version": validate_version, "infer": infer}
+HANDLERS: dict[str, Handler] = {"validate_version": validate_version, "infer": infer, "bench_model": bench_model}
 
 
 def work_on(operation_id: uuid.UUID, handlers: Mapping[str, Handler] = HANDLERS) -> bool:

@@ -17,9 +17,9 @@ import structlog
 from serving_node.contract.control import Desired
 from serving_node.contract.errors import ContractError, ErrorCode
 from serving_node.core.errors import InferenceError
-from serving_node.core.request import InferenceResponse
+from serving_node.core.request import InferenceRequest, InferenceResponse
 from serving_node.dataplane import DataPlane
-from serving_node.frontends.admin.infer_codec import decode_request, encode_response
+from serving_node.frontends.admin.infer_codec import decode_binary, decode_request, encode_outline, encode_response
 from serving_node.frontends.http_status import HTTP_STATUS_OF
 from serving_node.observability.logging import LogBuffer
 from serving_node.repository.blob_store import BlobError, BlobStore
@@ -31,7 +31,8 @@ from serving_node.wire.listener import Listener
 log = structlog.get_logger(__name__)
 
 _JSON = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
-_LIMITS = Http1Limits(max_body_bytes=8 * 1024 * 1024)
+_LIMITS = Http1Limits(max_body_bytes=34 * 1024 * 1024)
+_MAX_JSON_BYTES = 8 * 1024 * 1024
 _MAX_POLL_SECONDS = 60.0
 _MAX_INFER_SECONDS = 60.0
 _MAX_INFER_BYTES = 2 * 1024 * 1024
@@ -104,15 +105,18 @@ class AdminFrontend:
             ("GET", "blobs"): self._get_blobs,
             ("GET", "healthz"): self._get_health,
             ("POST", "infer"): self._post_infer,
+            ("POST", "measure"): self._post_measure,
             ("DELETE", "blobs"): self._delete_blob,
         }
-        takes_argument = {"infer": 3, "blobs": 3 if exchange.method == "DELETE" else 2}
+        takes_argument = {"infer": 3, "measure": 3, "blobs": 3 if exchange.method == "DELETE" else 2}
         if len(parts) < 2 or parts[0] != "v1" or len(parts) != takes_argument.get(parts[1], 2):
             return 404, {"error": "Not Found"}
         handler = handlers.get((exchange.method, parts[1]))
         if handler is None:
             known = any(name == parts[1] for _, name in handlers)
             return (405, {"error": "Method Not Allowed"}) if known else (404, {"error": "Not Found"})
+        if parts[1] != "measure" and len(exchange.body) > _MAX_JSON_BYTES:
+            return 413, {"error": f"the body is larger than {_MAX_JSON_BYTES} bytes"}
         return await handler(exchange, query, *parts[2:])
 
     async def _put_desired(self, exchange: HttpExchange, query: Query) -> Answer:
@@ -144,17 +148,37 @@ class AdminFrontend:
         return 200, {"live": self._dataplane.server_live(), "ready": self._dataplane.server_ready()}
 
     async def _post_infer(self, exchange: HttpExchange, query: Query, model: str) -> Answer:
-        """Run one request like any other, and wait for its answer. A caller that leaves cancels it."""
+        """Run one request like any other, and wait for its answer."""
+        if len(exchange.body) > _MAX_INFER_BYTES:
+            return 413, {"error": f"the body is larger than {_MAX_INFER_BYTES} bytes"}
+        document = _body(exchange)
+        version, unit = query.get("version", ""), query.get("unit", "")
+        return 200, encode_response(
+            await self._infer(query, lambda on_response: decode_request(model, version, unit, document, on_response))
+        )
+
+    async def _post_measure(self, exchange: HttpExchange, query: Query, model: str) -> Answer:
+        """Run one request with binary inputs by a unit; answer with the times and without the outputs' data."""
+        length = exchange.headers.get(b"inference-header-content-length", b"").decode("latin-1")
+        if not length.isascii() or not length.isdigit() or int(length) > len(exchange.body):
+            return 400, {"error": "the header 'inference-header-content-length' must say where the tensors begin"}
+        head, tensors = memoryview(exchange.body)[: int(length)], memoryview(exchange.body)[int(length) :]
+        unit = query.get("unit", "")
+        return 200, encode_outline(
+            await self._infer(query, lambda on_response: decode_binary(model, unit, head, tensors, on_response))
+        )
+
+    async def _infer(
+        self, query: Query, decode: Callable[[Callable[[InferenceResponse], None]], InferenceRequest]
+    ) -> InferenceResponse:
+        """Submit what ``decode`` makes and return the answer. A caller that leaves cancels it."""
         future: asyncio.Future[InferenceResponse] = asyncio.get_running_loop().create_future()
 
         def on_response(response: InferenceResponse) -> None:
             if not future.done() and (response.outputs or response.error or response.final):
                 future.set_result(response)
 
-        if len(exchange.body) > _MAX_INFER_BYTES:
-            return 413, {"error": f"the body is larger than {_MAX_INFER_BYTES} bytes"}
-        document = _body(exchange)
-        request = decode_request(model, query.get("version", ""), query.get("unit", ""), document, on_response)
+        request = decode(on_response)
         self._dataplane.infer(request)
         timeout = min(_number(query, "timeout", 30), _MAX_INFER_SECONDS)
         try:
@@ -167,7 +191,7 @@ class AdminFrontend:
             raise
         if response.error is not None:
             raise response.error
-        return 200, encode_response(response)
+        return response
 
 
 def _body(exchange: HttpExchange) -> Any:

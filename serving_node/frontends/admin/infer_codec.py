@@ -1,6 +1,6 @@
-"""Inference as plain JSON for the console's try-it page: numbers and strings, no binary data.
+"""Inference for the control plane: plain JSON for the console's try-it page, binary tensors for measurements.
 
-Source: the JSON form of the v2 inference protocol, plus ``timing`` in the answer. FP16 travels as numbers here.
+Source: the v2 inference protocol and its binary data extension, plus ``timing`` in the answer. FP16 in JSON is numbers.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from math import isfinite, prod
 from typing import Any
 
 import numpy as np
+import orjson
 
 from serving_node.contract.errors import ErrorCode
 from serving_node.core.errors import InferenceError
@@ -50,6 +51,49 @@ def decode_request(
     )
 
 
+def decode_binary(
+    model: str, unit: str, head: memoryview, tensors: memoryview, on_response: Callable[[InferenceResponse], None]
+) -> InferenceRequest:
+    """Return the request whose JSON ``head`` names inputs that follow one another in ``tensors``, as views.
+
+    Raises:
+        InferenceError: INVALID_ARG with one sentence.
+    """
+    try:
+        document = orjson.loads(head)
+    except orjson.JSONDecodeError as error:
+        raise _bad(f"the head of the body is not JSON: {error}") from error
+    if not isinstance(document, dict) or not isinstance(document.get("inputs"), list):
+        raise _bad("the body must be an object with a list 'inputs'")
+    inputs, offset = [], 0
+    for item in document["inputs"]:
+        name, parameters = _name(item, "input"), item.get("parameters")
+        size = parameters.get("binary_data_size") if isinstance(parameters, dict) else None
+        if type(size) is not int or not 0 <= size <= len(tensors) - offset:
+            raise _bad(f"input '{name}' must say in 'binary_data_size' how many of the body's bytes are its own")
+        datatype = item.get("datatype")
+        if datatype not in NUMPY_DTYPES:
+            raise _bad(f"input '{name}' has the unknown datatype {datatype!r}")
+        inputs.append(Tensor(name, datatype, _shape(name, item.get("shape")), tensors[offset : offset + size]))
+        offset += size
+    if offset != len(tensors):
+        raise _bad(f"the body has {len(tensors) - offset} bytes that belong to no input")
+    return InferenceRequest(model_name=model, model_version="", inputs=inputs, on_response=on_response, unit=unit)
+
+
+def encode_outline(response: InferenceResponse) -> dict[str, Any]:
+    """Return the answer without the data of its outputs, with ``timing`` in microseconds."""
+    document: dict[str, Any] = {
+        "model_name": response.model_name,
+        "model_version": response.model_version,
+        "outputs": [
+            {"name": tensor.name, "datatype": tensor.datatype, "shape": list(tensor.shape)}
+            for tensor in response.outputs
+        ],
+    }
+    return document | _timing(response)
+
+
 def encode_response(response: InferenceResponse) -> dict[str, Any]:
     """Return the answer as a JSON-ready dict with flat ``data`` and ``timing`` in microseconds.
 
@@ -65,11 +109,15 @@ def encode_response(response: InferenceResponse) -> dict[str, Any]:
         document["id"] = response.id
     if response.parameters:
         document["parameters"] = response.parameters
+    return document | _timing(response)
+
+
+def _timing(response: InferenceResponse) -> dict[str, Any]:
     timing = response.timing
-    if timing is not None:
-        compute_ns = timing.compute_input_ns + timing.compute_infer_ns + timing.compute_output_ns
-        document["timing"] = {"queue_us": timing.queue_ns // 1000, "compute_us": compute_ns // 1000}
-    return document
+    if timing is None:
+        return {}
+    compute_ns = timing.compute_input_ns + timing.compute_infer_ns + timing.compute_output_ns
+    return {"timing": {"queue_us": timing.queue_ns // 1000, "compute_us": compute_ns // 1000}}
 
 
 def _decode_input(item: Any) -> Tensor:
@@ -77,8 +125,7 @@ def _decode_input(item: Any) -> Tensor:
     datatype, shape, data = item.get("datatype"), item.get("shape"), item.get("data")
     if datatype not in NUMPY_DTYPES or datatype == "BF16":
         raise _bad(f"input '{name}' has the datatype {datatype!r}, which cannot travel as JSON")
-    if not isinstance(shape, list) or not all(type(size) is int and size >= 0 for size in shape):
-        raise _bad(f"the shape of input '{name}' must be a list of sizes")
+    shape = _shape(name, shape)
     if not isinstance(data, list):
         raise _bad(f"the data of input '{name}' must be a list")
     if prod(shape) > _MAX_ELEMENTS:
@@ -121,6 +168,12 @@ def _flatten(data: list[Any], depth: int = 1) -> Iterator[Any]:
             yield from _flatten(element, depth + 1)
         else:
             yield element
+
+
+def _shape(name: str, shape: Any) -> tuple[int, ...]:
+    if not isinstance(shape, list) or not all(type(size) is int and size >= 0 for size in shape):
+        raise _bad(f"the shape of input '{name}' must be a list of sizes")
+    return tuple(shape)
 
 
 def _name(item: Any, what: str) -> str:

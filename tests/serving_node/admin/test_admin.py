@@ -219,3 +219,58 @@ async def test_logs_blobs_and_health(client: httpx2.AsyncClient, tmp_path: Path)
     assert (await client.get("/v1/blobs")).json()["blobs"] == []
     assert (await client.delete(f"/v1/blobs/{SHA}")).json() == {"deleted": False}
     assert (await client.get("/v1/healthz")).json() == {"live": True, "ready": False}
+
+
+def binary(*inputs: dict[str, Any], data: bytes = b"", length: int | None = None) -> dict[str, Any]:
+    head = json.dumps({"inputs": list(inputs)}).encode()
+    return {
+        "content": head + data,
+        "headers": {"inference-header-content-length": str(len(head) if length is None else length)},
+    }
+
+
+def input_of(size: object, **more: object) -> dict[str, Any]:
+    return {"name": "x", "datatype": "FP32", "shape": [2], "parameters": {"binary_data_size": size}, **more}
+
+
+async def test_measure_takes_tensors_as_bytes_and_answers_with_the_times(
+    client: httpx2.AsyncClient, dataplane: StubDataPlane
+) -> None:
+    answer = await client.post("/v1/measure/~m?unit=u2", **binary(input_of(8), data=b"\0\0\xc0\x3f\0\0\0\x40"))
+    assert answer.status_code == 200
+    assert answer.json() == {
+        "model_name": "m",
+        "model_version": "1",
+        "outputs": [{"name": "y", "datatype": "FP32", "shape": [2]}],
+        "timing": {"queue_us": 5, "compute_us": 6},
+    }
+    [request] = dataplane.requests
+    assert (request.model_name, request.unit, request.model_version) == ("~m", "u2", "")
+    assert request.inputs[0].as_numpy().tolist() == [1.5, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (binary(input_of(8), length=9999), "where the tensors begin"),
+        ({"content": b"{}"}, "where the tensors begin"),
+        (binary(input_of(8), data=b"1234"), "how many of the body's bytes"),
+        (binary(input_of("8"), data=b"12345678"), "how many of the body's bytes"),
+        (binary(input_of(4), data=b"12345678"), "4 bytes that belong to no input"),
+        (binary(input_of(0, datatype="FP33")), "unknown datatype 'FP33'"),
+        (binary(input_of(0, shape=[-1])), "must be a list of sizes"),
+        ({"content": b"{{", "headers": {"inference-header-content-length": "2"}}, "is not JSON"),
+        ({"content": b"[]", "headers": {"inference-header-content-length": "2"}}, "list 'inputs'"),
+    ],
+)
+async def test_measure_bad_input_is_one_sentence(client: httpx2.AsyncClient, call: dict[str, Any], text: str) -> None:
+    answer = await client.post("/v1/measure/m", **call)
+    assert answer.status_code == 400
+    assert text in answer.json()["error"]
+
+
+async def test_only_measure_takes_large_bodies(client: httpx2.AsyncClient, dataplane: StubDataPlane) -> None:
+    size = 9 * 1024 * 1024
+    answer = await client.post("/v1/measure/m", **binary(input_of(size, shape=[size // 4]), data=bytes(size)))
+    assert answer.status_code == 200
+    assert (await client.put("/v1/desired", content=bytes(size))).status_code == 413

@@ -148,3 +148,24 @@ def test_all_ready_counts_what_somebody_asked_for() -> None:
     assert table.all_ready()
     table.know("empty")
     assert not table.all_ready(), "a model without any version serves nobody"
+
+
+def test_a_copy_that_is_measured_answers_its_unit_id_and_nobody_else() -> None:
+    table = ServingTable(routed=True)
+    table.put(served_model("~1", version=1, unit="u1"))
+    by_unit = request()
+    by_unit.unit = "u1"
+    assert table.resolve("~1", "", by_unit).unit == "u1"
+    for version, asked in (("", request()), ("1", request()), ("", None), ("1", None)):
+        with pytest.raises(InferenceError) as refused:
+            table.resolve("~1", version, asked)
+        assert refused.value.code is ErrorCode.NOT_FOUND
+    assert table.sole("~1", "") is None and table.sole("~1", "1") is None
+    assert table.index() == []
+
+
+def test_a_node_that_stands_alone_may_use_any_name() -> None:
+    table = ServingTable()
+    table.put(served_model("~1", version=1))
+    assert table.resolve("~1", "1", request()).version == 1
+    assert len(table.index()) == 1
