@@ -17,16 +17,20 @@ from serving_node.backends.python.calls import LoadChain, WorkerCalls
 from serving_node.backends.python.environments import Environments, Interpreter
 from serving_node.backends.python.instance import PythonInstance, Worker, log_message
 from serving_node.backends.python.link import Link, Message, WorkerGone
+from serving_node.backends.python.metrics import WorkerMetrics
 from serving_node.backends.python.processes import Caretaker, WorkerOrder
 from serving_node.backends.python.settings import PythonOptions, python_options
 from serving_node.backends.python.waiting import WaitingWorkers
 from serving_node.backends.python.worker import flotilla_wire as wire
+from serving_node.backends.python.worker.flotilla_wire import WireError
 from serving_node.contract.errors import ErrorCode
 from serving_node.contract.model_config.json_form import to_json
 from serving_node.core.backend import Device, ModelSource
 from serving_node.core.errors import InferenceError
 from serving_node.core.host_policy import ANYWHERE, HostPolicy
 from serving_node.core.inner_calls import InnerCalls
+from serving_node.observability.families import Family
+from serving_node.observability.model_metrics import ModelMetrics
 
 if TYPE_CHECKING:
     from serving_node.contract.proto.model_config_pb2 import ModelConfig
@@ -39,15 +43,18 @@ _PLAIN_CLASS = re.compile(rb"^class TritonPythonModel\s*(\(\s*(object)?\s*\))?\s
 
 @dataclass(frozen=True, slots=True)
 class Callers:
-    """What all models share that may ask others: the door to them, and who waits for whom."""
+    """What all models share: the door to others, who waits for whom, and the metrics that they make."""
 
     door: InnerCalls
     chain: LoadChain
     waiting: WaitingWorkers
+    metrics: ModelMetrics
 
 
 class PythonModel:
     """One version of a Python model; its instances are made from it."""
+
+    starts_at_once = 4
 
     def __init__(
         self,
@@ -150,7 +157,9 @@ class PythonModel:
     def _started(self, name: str, order: dict[str, Any], host: HostPolicy) -> Worker:
         link = self._link(name, host)
         try:
-            calls = WorkerCalls(link, self._callers.door, self._callers.chain, self._source.name)
+            callers = self._callers
+            metrics = WorkerMetrics(callers.metrics)
+            calls = WorkerCalls(link, callers.door, callers.chain, self._source.name, metrics)
             message = self._ask(link, name, wire.START, order, calls)
             error, facts = message.fields
             if error is not None:
@@ -158,7 +167,7 @@ class PythonModel:
             worker = Worker(link, calls, has_probe=facts["is_ready"] is True, says_ready=facts["says_ready"] is True)
             calls.watch(self._callers.waiting, self._source.version, worker.exchange)
             return worker
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, WireError) as error:
             link.close()
             raise InferenceError(ErrorCode.INTERNAL, f"the worker of '{name}' makes no sense: {error}") from error
         except BaseException:
@@ -178,6 +187,10 @@ class PythonModel:
                     log_message(name, message.fields)
                 elif message.kind == wire.ASK and calls is not None:
                     calls.ask(message, is_loading=True)
+                elif message.kind == wire.METRIC and calls is not None:
+                    calls.metric(message)
+                elif message.kind == wire.METRIC_DROPPED and calls is not None:
+                    calls.metrics.drop(*message.fields)
                 else:
                     return message
         except WorkerGone as error:
@@ -193,7 +206,7 @@ class PythonBackend:
 
     def __init__(self, options: Mapping[str, str], calls: InnerCalls) -> None:
         self._options = python_options(options)
-        self._callers = Callers(calls, LoadChain(), WaitingWorkers())
+        self._callers = Callers(calls, LoadChain(), WaitingWorkers(), ModelMetrics())
         self._caretaker = Caretaker()
         self._environments = Environments()
 
@@ -208,6 +221,10 @@ class PythonBackend:
             raise InferenceError(ErrorCode.INTERNAL, f"Python model file not found in '{path}'")
         interpreter = self._environments.interpreter(source.config, source.directory.parent, Path(sys.executable))
         return PythonModel(source, self._caretaker, self._options, interpreter, self._callers)
+
+    def metric_families(self) -> list[Family]:
+        """Return the metrics that models made. Safe on any thread."""
+        return self._callers.metrics.families()
 
 
 def backend(options: Mapping[str, str], calls: InnerCalls) -> PythonBackend:

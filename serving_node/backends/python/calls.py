@@ -17,6 +17,7 @@ import structlog
 
 from serving_node.backends.python.link import Link, Message, WorkerGone
 from serving_node.backends.python.messages import Data, error_number
+from serving_node.backends.python.metrics import WorkerMetrics
 from serving_node.backends.python.waiting import AskingWorker, WaitingWorkers
 from serving_node.backends.python.worker import flotilla_wire as wire
 from serving_node.backends.python.worker.flotilla_wire import INLINE_BYTES, WireError, aligned
@@ -27,6 +28,7 @@ from serving_node.core.inner_calls import InnerCalls, from_a_load
 from serving_node.core.request import InferenceRequest, InferenceResponse, Parameter, RequestedOutput
 from serving_node.core.tensor import Tensor
 from serving_node.core.trace import RequestTrace
+from serving_node.observability.model_metrics import ModelMetrics
 
 log = structlog.get_logger(__name__)
 
@@ -85,7 +87,9 @@ class WorkerCalls:
         door: InnerCalls,
         chain: LoadChain,
         model: str,
+        metrics: WorkerMetrics | None = None,
     ) -> None:
+        self.metrics = metrics or WorkerMetrics(ModelMetrics())
         self._link = link
         self._door = door
         self._chain = chain
@@ -169,6 +173,7 @@ class WorkerCalls:
         """The worker is gone, or told to go: cancel everything. Idempotent."""
         self._is_gone = True
         self._leave()
+        self.metrics.close()
         self._stop_writing()
         calls, self._open = self._open, {}
         for call in calls.values():
@@ -317,6 +322,20 @@ class WorkerCalls:
         else:
             await self._door.unload(model, more is True)
         return None
+
+    # -- metrics
+
+    def metric(self, message: Message) -> None:
+        """Do what the model wants with a metric of its own. Raises WireError when it makes no sense."""
+        question, verb, number, details = message.fields
+        try:
+            value = self.metrics.do(verb, number, details)
+        except InferenceError as error:
+            if question:
+                self._send([question, 1, [error.message, error_number(error.code)], None, ""])
+            return
+        if question:
+            self._send([question, 1, None, value, ""])
 
     # -- answers
 

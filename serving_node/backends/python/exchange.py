@@ -107,6 +107,10 @@ class Exchange:
                 self.calls.cancel(*message.fields)
             elif kind == wire.ASK:
                 self.calls.ask(message)
+            elif kind == wire.METRIC:
+                self.calls.metric(message)
+            elif kind == wire.METRIC_DROPPED:
+                self.calls.metrics.drop(*message.fields)
             else:
                 raise WorkerGone(f"it sent a message of unknown kind {kind}")
         except (WireError, ValueError, TypeError) as error:

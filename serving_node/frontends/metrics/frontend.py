@@ -34,7 +34,8 @@ _RENDER_SECONDS = 30.0
 class MetricsFrontend:
     """Serves ``GET /metrics`` in the text format, or as protobuf when the scraper accepts that.
 
-    ``cache_families`` returns the metrics of the response cache, if there is one. ``listener`` starts and stops it.
+    ``cache_families`` returns the metrics of the response cache, if there is one, and ``own_families``, on any thread,
+    those that models made for themselves. ``listener`` starts and stops it.
     ``close`` after the listener has stopped.
     """
 
@@ -45,9 +46,11 @@ class MetricsFrontend:
         config: MetricsConfig | None = None,
         *,
         cache_families: Callable[[], list[Family]] = list,
+        own_families: Callable[[], list[Family]] = list,
     ) -> None:
         self._dataplane = dataplane
         self._cache_families = cache_families
+        self._own_families = own_families
         self._config = config or MetricsConfig()
         self._host = host or HostProbe()
         # one thread: scrapers that come together wait for each other instead of taking cores from the models
@@ -88,7 +91,8 @@ class MetricsFrontend:
             exchange.respond(200, [(b"content-type", content_type)], [body])
 
     def _render(self, series: list[ModelSeries], cache: list[Family], wants_protobuf: bool) -> bytes:
-        families = [*model_families(series, self._config, self._host.gpu_uuid), *cache, *self._host.families()]
+        families = model_families(series, self._config, self._host.gpu_uuid)
+        families += [*cache, *self._host.families(), *self._own_families()]
         return to_protobuf(families) if wants_protobuf else to_text(families)
 
 

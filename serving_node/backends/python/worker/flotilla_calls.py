@@ -236,10 +236,34 @@ class Calls:
         self._waiting[number] = answers.put
         sizes = [(name, len(content)) for name, content in files.items()]
         self._channel.send(wire.ASK, [number, verb, model, more, sizes], list(files.values()))
-        (_, _, error, value, _), _, _ = answers.get()
-        if error is not None:
-            sentence = (
-                f"{_FAILED[verb]}: Failed to process the request for model '{self._instance}', message: {error[0]}"
-            )
-            raise pb_utils.TritonModelException(sentence)
-        return value
+        return self._value(answers.get(), _FAILED[verb])
+
+    # -- metrics
+
+    def metric(self, verb: str, number: int, details: list[Any], failure: str) -> Any:
+        """Do something with a metric of the model's own and wait for the answer. Raises TritonModelException."""
+        if self._is_closed:
+            raise pb_utils.TritonModelException(f"{failure}: the model is being unloaded.")
+        answers: SimpleQueue[Answer] = SimpleQueue()
+        question = next(self._numbers)
+        self._waiting[question] = answers.put
+        self._channel.send(wire.METRIC, [question, verb, number, details])
+        return self._value(answers.get(), failure)
+
+    def metric_changed(self, verb: str, number: int, details: list[Any]) -> None:
+        """Change a metric of the model's own; what is certain to succeed needs no answer."""
+        if not self._is_closed:
+            self._channel.send(wire.METRIC, [0, verb, number, details])
+
+    def metric_dropped(self, number: int) -> None:
+        """Nothing holds a family any more. Runs wherever Python finds out."""
+        if not self._is_closed:
+            with contextlib.suppress(OSError):
+                self._channel.tell(wire.METRIC_DROPPED, number)
+
+    def _value(self, answer: Answer, failure: str) -> Any:
+        (_, _, error, value, _), _, _ = answer
+        if error is None:
+            return value
+        sentence = f"{failure}: Failed to process the request for model '{self._instance}', message: {error[0]}"
+        raise pb_utils.TritonModelException(sentence)

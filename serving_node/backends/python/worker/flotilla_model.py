@@ -13,6 +13,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import flotilla_metrics  # type: ignore[import-not-found]
 import flotilla_wire as wire  # type: ignore[import-not-found]
 import triton_python_backend_utils as pb_utils  # type: ignore[import-not-found]
 from flotilla_calls import Calls, answering  # type: ignore[import-not-found]
@@ -154,6 +155,10 @@ class Runtime:
         """A request is to run once more."""
         self._model.some_again = True
 
+    def model_dir(self) -> str:
+        """Return the folder of the version."""
+        return self._model.directory
+
     def is_cancelled(self, handle: int) -> bool:
         """Return whether the client has left."""
         return bool(self._model.flags[handle & _MASK])
@@ -183,6 +188,7 @@ class Model:
         self.flags = flags
         self.calls = calls
         self.instance = order["instance"]
+        self.directory: str = order["directory"]
         self._name = order["model"]
         self._version = int(order["version"])
         self._decoupled = order["decoupled"]
@@ -196,6 +202,7 @@ class Model:
         self._looks: dict[int, RequestLook] = {}
         self._position = 0
         pb_utils._runtime = Runtime(self)
+        flotilla_metrics._server = calls
         kind = import_model(order)
         self.user = kind()
         if hasattr(self.user, "initialize"):

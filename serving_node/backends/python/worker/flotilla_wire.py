@@ -57,6 +57,9 @@ CLOSED = 24  # [..., handle]: nothing holds the response sender any more
 CALL = 25  # [..., number, owner, decoupled, model, version, id, sequence, flags, timeout, outputs, trace, result]
 CANCEL_CALL = 26  # [..., number]
 ASK = 27  # [..., number, verb, model, more, files]: load, unload or ready; files are [name, size] each
+# a deed on a metric of the model's own; a question of 0 wants no ANSWER
+METRIC = 28  # [..., question, verb, number, details]
+METRIC_DROPPED = 29  # [..., number]: of a family
 
 # How many looks of requests, and of responses, have numbers at the same time.
 TABLE_ENTRIES = 256

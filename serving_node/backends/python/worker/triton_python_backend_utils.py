@@ -18,6 +18,7 @@ from flotilla_config import (  # type: ignore[import-not-found]
     get_output_config_by_name,
     using_decoupled_model_transaction_policy,
 )
+from flotilla_metrics import Metric, MetricFamily  # type: ignore[import-not-found]
 from flotilla_tensor import (  # type: ignore[import-not-found]
     TRITON_STRING_TO_NUMPY,
     Tensor,
@@ -54,6 +55,7 @@ __all__ = [
     "deserialize_bytes_tensor",
     "get_input_config_by_name",
     "get_input_tensor_by_name",
+    "get_model_dir",
     "get_output_config_by_name",
     "get_output_tensor_by_name",
     "is_model_ready",
@@ -74,7 +76,7 @@ TRITONSERVER_REQUEST_RELEASE_ALL = 1
 TRITONSERVER_REQUEST_RELEASE_RESCHEDULE = 2
 
 # What the process has for us: send(sender, response, flags), forgotten(handle), is_cancelled(handle), rescheduled(),
-# exec(request, decoupled), async_exec(request, decoupled), ask(verb, model, more, files) and
+# model_dir(), exec(request, decoupled), async_exec(request, decoupled), ask(verb, model, more, files) and
 # log(level, text, file, line).
 _runtime: Any = None
 
@@ -215,7 +217,9 @@ class PreferredMemory:
     __slots__ = ("_device", "_kind")
 
     def __init__(self, preferred_memory_type: int, preferred_device_id: int = 0) -> None:
-        self._kind = MemoryType(preferred_memory_type)
+        if not isinstance(preferred_memory_type, MemoryType):
+            raise TypeError("PreferredMemory: preferred_memory_type must be one of the TRITONSERVER_MEMORY constants")
+        self._kind = preferred_memory_type
         self._device = int(preferred_device_id)
 
 
@@ -460,7 +464,7 @@ class InferenceRequest:
 
     def set_flags(self, flags: int) -> None:
         """Set the flags of the sequence."""
-        self._flags = flags
+        self._flags = _flags("set_flags", flags)
 
     def timeout(self) -> int:
         """Return the timeout in microseconds, 0 when there is none."""
@@ -484,7 +488,7 @@ class InferenceRequest:
 
     def set_release_flags(self, flags: int) -> None:
         """Say what becomes of the request when ``execute`` returns."""
-        self._release_flags = flags
+        self._release_flags = _flags("set_release_flags", flags)
         if flags == TRITONSERVER_REQUEST_RELEASE_RESCHEDULE and _runtime is not None:
             _runtime.rescheduled()
 
@@ -498,6 +502,12 @@ class InferenceRequest:
     def async_exec(self, decoupled: bool = False) -> Any:
         """As ``exec``, but return a future of the running event loop. Raises RuntimeError without one."""
         return _runtime_call("async_exec", self, decoupled)
+
+
+def _flags(where: str, value: Any) -> int:
+    if not isinstance(value, int) or not 0 <= value < 2**32:
+        raise TypeError(f"{where}: flags must be a whole number of 32 bits, not {value!r}")
+    return value
 
 
 def get_input_tensor_by_name(inference_request: InferenceRequest, name: str) -> Tensor | None:
@@ -520,60 +530,15 @@ def get_output_tensor_by_name(inference_response: InferenceResponse, name: str) 
 
 
 def _runtime_call(name: str, *arguments: Any) -> Any:
-    """Call what the process may offer. Raises TritonModelException when it does not."""
+    """Call what the process offers. Raises TritonModelException where there is none."""
     if _runtime is None:
-        raise TritonModelException("Other models and metrics are out of reach here.")
-    call = getattr(_runtime, name, None)
-    if call is None:
-        raise TritonModelException(f"'{name}' is not yet supported by this server.")
-    return call(*arguments)
+        raise TritonModelException("The server is out of reach here.")
+    return getattr(_runtime, name)(*arguments)
 
 
-class _MetricKind(enum.IntEnum):
-    COUNTER = 0
-    GAUGE = 1
-    HISTOGRAM = 2
-
-
-class Metric:
-    """One series of a family."""
-
-    __slots__ = ("_series",)
-
-    def __init__(self, series: Any) -> None:
-        self._series = series
-
-    def increment(self, value: float) -> None:
-        """Add to a counter or gauge."""
-        _runtime_call("metric", self._series, "increment", value)
-
-    def set(self, value: float) -> None:
-        """Set a gauge."""
-        _runtime_call("metric", self._series, "set", value)
-
-    def observe(self, value: float) -> None:
-        """Count a value in a histogram."""
-        _runtime_call("metric", self._series, "observe", value)
-
-    def value(self) -> float:
-        """Return the value of a counter or gauge."""
-        value: float = _runtime_call("metric", self._series, "value", 0.0)
-        return value
-
-
-class MetricFamily:
-    """Metrics of the model's own, on the server's metrics endpoint."""
-
-    COUNTER = _MetricKind.COUNTER
-    GAUGE = _MetricKind.GAUGE
-    HISTOGRAM = _MetricKind.HISTOGRAM
-
-    def __init__(self, name: str, description: str, kind: int) -> None:
-        self._family = _runtime_call("metric_family", name, description, int(kind))
-
-    def Metric(self, labels: dict[str, str] | None = None, buckets: list[float] | None = None) -> Metric:
-        """Return the series of these labels."""
-        return Metric(_runtime_call("metric_series", self._family, labels or {}, buckets))
+def get_model_dir() -> str:
+    """Return the folder of the version that runs."""
+    return str(_runtime_call("model_dir"))
 
 
 def load_model(model_name: str, config: str = "", files: dict[str, bytes] | None = None) -> None:
@@ -581,10 +546,16 @@ def load_model(model_name: str, config: str = "", files: dict[str, bytes] | None
 
     ``files`` are named as in the server's interface, ``file:1/model.py``. Raises TritonModelException.
     """
-    for name in files or {}:
+    if files is not None and not isinstance(files, dict):
+        raise TritonModelException(
+            f"failed to load model '{model_name}', files should be a dictionary of file paths and file contents"
+        )
+    for name, content in (files or {}).items():
+        if not isinstance(content, bytes):
+            raise TypeError(f"load_model: the content of '{name}' must be bytes, not {type(content).__name__}")
         if not name.startswith("file:"):
             raise TritonModelException(f"Failed to load model: unrecognized load parameter '{name}'.")
-    contents = {name[len("file:") :]: bytes(content) for name, content in (files or {}).items()}
+    contents = {name[len("file:") :]: content for name, content in (files or {}).items()}
     _runtime_call("ask", "load", _text("load_model", "model_name", model_name), config or None, contents)
 
 

@@ -76,7 +76,8 @@ def test_every_datatype_has_its_number_and_numpy_type(pb: ModuleType, number: in
         (lambda pb: pb.InferenceResponse([None]), "Output tensor for inference response should not be empty."),
         (lambda pb: pb.InferenceResponse([], parameters={"a": 1.5}), "Expect parameters values to have type"),
         (lambda pb: pb.InferenceResponse([], parameters={1: 1}), "Expect parameters keys to have type str"),
-        (lambda pb: pb.load_model("other"), "not yet supported"),
+        (lambda pb: pb.load_model("other", files=5), "failed to load model 'other', files should be a dictionary"),
+        (lambda pb: pb.MetricFamily("a", "b", pb.MetricFamily.GAUGE), "Metrics are out of reach here."),
         (
             lambda pb: pb.InferenceRequest(inputs=[None], requested_output_names=[], model_name="m"),
             "Input tensor for request with id '' and model name 'm' should not be empty.",
