@@ -1,69 +1,157 @@
-"""Backends by name; an engine is imported when the first model needs it."""
+"""Backends by name, and what hosts them; an engine is imported when the first model needs it."""
 
 from __future__ import annotations
 
 import importlib
 import threading
-from collections.abc import Callable, Mapping
-from typing import cast
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
+from serving_node.backends.hosted.backend import HostedBackend
+from serving_node.backends.python.processes import Caretaker
 from serving_node.contract.errors import ErrorCode
-from serving_node.core.backend import Backend
+from serving_node.core.backend import Backend, Host
 from serving_node.core.errors import InferenceError
 from serving_node.core.inner_calls import InnerCalls
+from serving_node.observability.families import Family
+from serving_node.observability.model_metrics import MeasuringBackend
 
-# name -> module with a function ``backend(options, calls)``. Options: ``--backend-config=<name>,<key>=<value>``.
-_MODULES = {
-    "onnxruntime": "serving_node.backends.onnxruntime.backend",
-    "identity": "serving_node.backends.identity",
-    "python": "serving_node.backends.python.backend",
+if TYPE_CHECKING:
+    from serving_node.backends.python.backend import PythonBackend
+
+ENTRY_POINTS = "flotilla.backends"
+"""The group of entry points by which packages bring backends: name = module:factory."""
+IN_PROCESS_ENTRY_POINTS = "flotilla.backends.in_process"
+"""The group in which a package names those of its backends again that may run in the node's own process."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownBackend:
+    """A backend that can be had. ``target``: its function ``(options, calls)``, as module:attribute.
+
+    ``host``: what hosts it when a model does not say. ``hosts``: what may; none where it starts processes itself.
+    """
+
+    target: str
+    host: Host
+    hosts: frozenset[Host]
+
+
+def _of_the_node(module: str, host: Host, hosts: Collection[Host] = frozenset(Host)) -> KnownBackend:
+    return KnownBackend(f"serving_node.backends.{module}:backend", host, frozenset(hosts))
+
+
+# Models of PyTorch are code in every format: none of them may come into the node's own process.
+_KNOWN = {
+    "onnxruntime": _of_the_node("onnxruntime.backend", Host.THREAD),
+    "identity": _of_the_node("identity", Host.THREAD),
+    "python": _of_the_node("python.backend", Host.PROCESS, ()),
+    "openvino": _of_the_node("openvino.backend", Host.THREAD),
+    "tensorrt": _of_the_node("tensorrt.backend", Host.THREAD),
+    "pytorch": _of_the_node("pytorch.backend", Host.PROCESS, {Host.PROCESS}),
 }
 
 Options = Mapping[str, str]
 
 
 class Backends:
-    """The registry of backends of one node; ``calls`` is their models' door to each other. Safe on any thread."""
+    """The registry of backends of one node; ``calls`` is their models' door to each other. Safe on any thread.
 
-    def __init__(self, options: Mapping[str, Options] | None = None, calls: InnerCalls | None = None) -> None:
+    ``in_process``: the backends of other packages that the operator lets into the node's own process.
+    ``directory``: of folders NAME with a model.py, which serves the models of a backend NAME; see ``based``.
+    """
+
+    def __init__(
+        self,
+        options: Mapping[str, Options] | None = None,
+        calls: InnerCalls | None = None,
+        in_process: Collection[str] = (),
+        directory: Path | None = None,
+    ) -> None:
+        self._directory = directory
         self._options = options or {}
         self._calls = calls or InnerCalls()
+        self._in_process = frozenset(in_process)
+        self._caretaker = Caretaker()
         self._lock = threading.Lock()
-        self._loaded: dict[str, Backend] = {}
+        self._loaded: dict[tuple[str, Host], Backend] = {}
+        self._registered: dict[str, Backend] = {}
 
     def options(self, name: str) -> Options:
         """Return the options given for a backend, those for all backends (an empty name) included."""
         return {**self._options.get("", {}), **self._options.get(name, {})}
 
     def register(self, backend: Backend) -> None:
-        """Add a backend of this name, or replace it."""
+        """Add a backend of this name, or replace it, whatever the host."""
         with self._lock:
-            self._loaded[backend.name] = backend
+            self._registered[backend.name] = backend
 
-    def get(self, name: str) -> Backend:
-        """Return the backend, importing its engine when it is first asked for. May block for seconds.
+    def get(self, name: str, host: Host | None = None) -> Backend:
+        """Return the backend in a host, its own choice with None. Imports it at first; may block for seconds.
 
         Raises:
-            InferenceError: INVALID_ARG when no backend has the name; UNSUPPORTED when its engine is not installed.
+            InferenceError: INVALID_ARG when no backend has the name, or it is not for that host; UNSUPPORTED when its
+                engine is not installed.
         """
+        file = self._model_file(name)
+        if file is not None:
+            return cast("PythonBackend", self.get("python")).based(name, file)
         with self._lock:
-            backend = self._loaded.get(name)
+            if name in self._registered:
+                return self._registered[name]
+            known = _KNOWN.get(name) or self._brought(name)
+            chosen = host or known.host
+            if known.hosts and chosen not in known.hosts:
+                sentence = f"backend '{name}' runs in worker processes only: 'flotilla.host' cannot be '{chosen}'"
+                raise InferenceError(ErrorCode.INVALID_ARG, sentence)
+            backend = self._loaded.get((name, chosen))
             if backend is None:
-                backend = self._loaded[name] = self._import(name)
+                backend = self._loaded[name, chosen] = self._made(name, known, chosen)
             return backend
 
-    def _import(self, name: str) -> Backend:
-        if name not in _MODULES:
+    def metric_families(self) -> list[Family]:
+        """Return the metrics that models have made for themselves. Safe on any thread."""
+        return [
+            family
+            for backend in list(self._loaded.values())
+            if isinstance(backend, MeasuringBackend)
+            for family in backend.metric_families()
+        ]
+
+    def _model_file(self, name: str) -> Path | None:
+        """Return the code of a backend written in Python, None when there is no such backend."""
+        if self._directory is None or name in _KNOWN or name in self._registered:
+            return None
+        if name in ("", "..") or name != Path(name).name:
+            return None  # not the name of a folder in this one
+        file = self._directory / name / "model.py"
+        return file if file.is_file() else None
+
+    def _made(self, name: str, known: KnownBackend, host: Host) -> Backend:
+        if known.hosts and host is Host.PROCESS:
+            return HostedBackend(name, known.target, self.options(name), self._caretaker)
+        module, _, attribute = known.target.partition(":")
+        try:
+            make = getattr(importlib.import_module(module), attribute)
+        except (ImportError, AttributeError) as error:
+            raise InferenceError(
+                ErrorCode.UNSUPPORTED, f"backend '{name}' is not installed on this node: {error}"
+            ) from error
+        return cast(Callable[[Options, InnerCalls], Backend], make)(self.options(name), self._calls)
+
+    def _brought(self, name: str) -> KnownBackend:
+        """Return a backend of another package: in workers, unless its author and the operator say otherwise."""
+        found = next(iter(entry_points(group=ENTRY_POINTS, name=name)), None)
+        if found is None:
             raise InferenceError(
                 ErrorCode.INVALID_ARG,
                 f"unable to find backend library for backend '{name}', try specifying runtime on the model"
                 " configuration.",
             )
-        try:
-            module = importlib.import_module(_MODULES[name])
-        except ImportError as error:
-            raise InferenceError(
-                ErrorCode.UNSUPPORTED, f"backend '{name}' is not installed on this node: {error}"
-            ) from error
-        make = cast(Callable[[Options, InnerCalls], Backend], module.backend)
-        return make(self.options(name), self._calls)
+        is_declared = bool(entry_points(group=IN_PROCESS_ENTRY_POINTS, name=name))
+        if is_declared and name in self._in_process:
+            return KnownBackend(found.value, Host.THREAD, frozenset(Host))
+        return KnownBackend(found.value, Host.PROCESS, frozenset({Host.PROCESS}))

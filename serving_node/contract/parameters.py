@@ -57,6 +57,13 @@ def _(text: str) -> str:
 
 PARAMETERS: tuple[Parameter, ...] = (
     Parameter(
+        "flotilla.host",
+        ParameterKind.CHOICE,
+        _("Runs in"),
+        _("Threads of the node's process, or worker processes, where a crash hurts no other model; empty: as is best."),
+        choices=("thread", "process"),
+    ),
+    Parameter(
         "flotilla.keep_loaded",
         ParameterKind.SWITCH,
         _("Keep loaded"),
@@ -154,6 +161,12 @@ PARAMETERS: tuple[Parameter, ...] = (
         maximum=1_000_000_000,
         unit="requests",
         section="ensemble_scheduling",
+    ),
+    Parameter(
+        "flotilla.torch_class",
+        ParameterKind.TEXT,
+        _("Class of the PyTorch module"),
+        _("Which class of model.py is the model, where it has several; left empty, the first by name."),
     ),
 )
 """All of them, in the order of the form."""

@@ -30,6 +30,13 @@ class DeviceKind(StrEnum):
     MODEL = "MODEL"
 
 
+class Host(StrEnum):
+    """What runs a backend: threads of the node's own process, or worker processes."""
+
+    THREAD = "thread"
+    PROCESS = "process"
+
+
 @dataclass(frozen=True, slots=True)
 class Device:
     """One place where an instance computes; ``index`` is the GPU's number, 0 for the CPU.
@@ -178,6 +185,21 @@ class SelfDescribing(Protocol):
         """
 
 
+@runtime_checkable
+class StartsProcesses(Protocol):
+    """A model whose instances run in processes of their own; ``starts_at_once`` may be made at the same time."""
+
+    starts_at_once: int
+
+
+@runtime_checkable
+class SharesProcess(Protocol):
+    """A model that may want all its instances on one device in one worker process, where it is hosted in workers."""
+
+    def shares_process(self) -> bool:
+        """Return whether it does, as its instances hold their weights in common. Asked once, after opening."""
+
+
 class Backend(Protocol):
     """An engine that can open models."""
 
@@ -194,9 +216,9 @@ class Backend(Protocol):
 class BackendRegistry(Protocol):
     """Backends by name."""
 
-    def get(self, name: str) -> Backend:
-        """Return the backend, importing its engine when it is first asked for.
+    def get(self, name: str, host: Host | None = None) -> Backend:
+        """Return the backend, importing its engine when it is first asked for; ``host`` None: the backend's own choice.
 
         Raises:
-            InferenceError: UNSUPPORTED when the name is unknown or its engine is not installed.
+            InferenceError: the name is unknown, its engine is not installed, or the host is not for it.
         """

@@ -23,6 +23,12 @@ class InferenceError(Exception):
         return f"InferenceError({self.code.value}, {self.message!r})"
 
 
+class CodeRefusedError(InferenceError):
+    """A model cannot be loaded because it is code, which is not permitted here."""
+
+    __slots__ = ()
+
+
 def request_error(code: ErrorCode, request_id: str, sentence: str) -> InferenceError:
     """Return an error whose text begins with the request's id, as Triton's core writes it."""
     return InferenceError(code, f"[request id: {request_id or '<id_unknown>'}] {sentence}")

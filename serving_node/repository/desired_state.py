@@ -20,7 +20,7 @@ import structlog
 from serving_node.contract.control import Desired, DesiredModel, Observed, Reason
 from serving_node.contract.errors import ContractError, ErrorCode
 from serving_node.contract.states import ModelState, UnitState
-from serving_node.core.errors import InferenceError
+from serving_node.core.errors import CodeRefusedError, InferenceError
 from serving_node.core.metadata import IndexEntry
 from serving_node.core.request import InferenceRequest
 from serving_node.repository import convergence
@@ -290,7 +290,9 @@ class DesiredState:
             case convergence.Stage(name, unit):
                 self._begin(self._units[name, unit.unit], UnitState.STAGED, self._stage)
             case convergence.Load(name, unit):
-                self._begin(self._units[name, unit.unit], UnitState.LOADING, self._load)
+                record = self._units[name, unit.unit]
+                record.unit = unit  # what it may do can have changed since it was staged
+                self._begin(record, UnitState.LOADING, self._load)
         return False
 
     def _begin(
@@ -306,6 +308,8 @@ class DesiredState:
             await step
         except StepError as error:
             record.fail(Reason(error.code, error.message), time.monotonic(), transient=error.transient)
+        except CodeRefusedError as error:
+            record.fail(Reason("code_not_permitted", error.message), time.monotonic(), transient=False)
         except InferenceError as error:
             record.fail(Reason("load_failed", error.message), time.monotonic(), transient=False)
         except Exception as error:
@@ -353,7 +357,9 @@ class DesiredState:
         # Counters are told by version: when another config of it takes over, they must go on and not fall.
         others = [other for other in self.table.versions(record.name) if other.version == unit.version]
         statistics = others[0].statistics if others else None
-        order = LoadOrder(record.name, unit.version, folder, config, unit.unit, warming, statistics)
+        order = LoadOrder(
+            record.name, unit.version, folder, config, unit.unit, warming, statistics, unit.code_permitted
+        )
         record.served = await self._loader(order)
         record.load_seconds = round(time.monotonic() - begun, 3)
         if self._stopping:

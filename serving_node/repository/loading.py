@@ -17,7 +17,8 @@ class LoadOrder:
     """One version to load from its folder. ``config`` has name and backend; it is neither completed nor validated.
 
     ``on_warming`` is called on the loop's thread when the model is loaded and begins to warm up. ``statistics`` are
-    those of another unit of the same version, which the new one goes on counting in.
+    those of another unit of the same version, which the new one goes on counting in. ``code_permitted``: whether the
+    version may be code.
     """
 
     name: str
@@ -27,6 +28,7 @@ class LoadOrder:
     unit: str = ""
     on_warming: Callable[[], None] | None = None
     statistics: ModelStatistics | None = None
+    code_permitted: bool = True
 
 
 class Loader(Protocol):

@@ -27,6 +27,8 @@ from serving_node.scheduling.turns import Turns
 class NodeLoader:
     """See ``repository.loading.Loader``. ``gpu_limits``: by GPU, how full it may be when a model is loaded.
 
+    ``allow_code``: False refuses every version that is code, permitted or not.
+
     ``hosts`` and ``turns``: see ``load_served_model``; all models of a node share them. ``caching`` puts
     the response cache before models whose config asks for it.
     """
@@ -43,6 +45,7 @@ class NodeLoader:
         hosts: HostPolicies | None = None,
         turns: Turns | None = None,
         caching: ResponseCaching | None = None,
+        allow_code: bool = True,
     ) -> None:
         self._backends = backends
         self._gpus = gpus
@@ -53,6 +56,7 @@ class NodeLoader:
         self._hosts = hosts
         self._turns = turns
         self._caching = caching
+        self._allow_code = allow_code
         self._gpu_count: int | None = None
 
     async def __call__(self, order: LoadOrder) -> ServedModel:
@@ -74,6 +78,7 @@ class NodeLoader:
             turns=self._turns,
             unit=order.unit,
             auto_complete=self._auto_complete,
+            code_permitted=self._allow_code and order.code_permitted,
             on_warming=order.on_warming,
             statistics=order.statistics,
             new_statistics=lambda config: statistics_for(config, self._metrics),

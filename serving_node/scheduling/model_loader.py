@@ -32,6 +32,7 @@ from serving_node.core.backend import (
     LoopInstance,
     ModelSource,
     SelfDescribing,
+    StartsProcesses,
 )
 from serving_node.core.errors import InferenceError
 from serving_node.core.inner_calls import InnerCalls, ModelCalls
@@ -39,6 +40,7 @@ from serving_node.core.metadata import OutputClasses
 from serving_node.observability.statistics import ModelStatistics
 from serving_node.scheduling.adaptive_delay import delay_target
 from serving_node.scheduling.adaptive_scheduler import AdaptiveScheduler
+from serving_node.scheduling.code_rules import chosen_host
 from serving_node.scheduling.ensemble_loader import load_ensemble
 from serving_node.scheduling.host_policies import HostPolicies
 from serving_node.scheduling.instances import InstanceThread, LoopRunner
@@ -60,8 +62,6 @@ if TYPE_CHECKING:
     from serving_node.contract.signature import ModelSignature
 
 log = structlog.get_logger(__name__)
-
-_STARTED_AT_ONCE = 4
 
 
 @dataclass(slots=True)
@@ -97,6 +97,7 @@ async def load_served_model(
     turns: Turns | None = None,
     unit: str = "",
     auto_complete: bool = True,
+    code_permitted: bool = True,
     on_warming: Callable[[], None] | None = None,
     statistics: ModelStatistics | None = None,
     new_statistics: Callable[[ModelConfig], ModelStatistics] | None = None,
@@ -105,6 +106,7 @@ async def load_served_model(
 
     ``config`` has its backend; it is not changed. ``on_warming`` is called on the loop when warm-up begins.
     ``hosts`` are the policies that instance groups name; ``turns`` is the rate limiter of the node, if it has one.
+    ``code_permitted``: whether a version that is code may be loaded.
     ``statistics`` are those of another unit of the same version that the new one goes on counting in; without them
     ``new_statistics`` makes some for the completed config.
 
@@ -127,7 +129,16 @@ async def load_served_model(
             new_statistics=new_statistics,
         )
     loader = _Loader(
-        name, version, version_dir, source, backends, gpu_count, auto_complete, hosts or HostPolicies(), turns
+        name,
+        version,
+        version_dir,
+        source,
+        backends,
+        gpu_count,
+        auto_complete,
+        hosts or HostPolicies(),
+        turns,
+        code_permitted,
     )
     preparing = asyncio.ensure_future(_prepare(loader, on_warming))
     try:
@@ -276,8 +287,8 @@ def _instances(
         with placement.device.host.applied():
             return model.create_instance(placement.device, config, placement.label)
 
-    side_by_side = min(len(wanted), _STARTED_AT_ONCE) if isinstance(model, SelfDescribing) else 1
-    with ThreadPoolExecutor(side_by_side) as pool:
+    side_by_side = model.starts_at_once if isinstance(model, StartsProcesses) else 1
+    with ThreadPoolExecutor(min(len(wanted), side_by_side)) as pool:
         made = [(placement, pool.submit(make, placement)) for placement in wanted]
     failures = [failure for _, future in made if (failure := future.exception()) is not None]
     if failures:
@@ -302,6 +313,7 @@ class _Loader:
         auto_complete: bool,
         hosts: HostPolicies,
         turns: Turns | None,
+        code_permitted: bool,
     ) -> None:
         self.name = name
         self._version = version
@@ -313,10 +325,12 @@ class _Loader:
         self._auto_complete = auto_complete
         self.hosts = hosts
         self.turns = turns
+        self._code_permitted = code_permitted
 
     def open(self) -> _Opened:
         """Open the file, complete and check the config, make the instances."""
-        backend = self._backends.get(self._config.backend)
+        host = chosen_host(self._config, self._version_dir, code_permitted=self._code_permitted)
+        backend = self._backends.get(self._config.backend, host)
         draft = self._normalised(self._config)
         self._refuse_batch_library(draft)
         devices = [placement.device for placement in placements(draft, self.hosts)]

@@ -39,7 +39,7 @@ _LINES_PER_SECOND = 200
 
 @dataclass(frozen=True, slots=True)
 class WorkerOrder:
-    """What to start: ``interpreter`` runs the worker for ``instance``, with ``extra`` on top of its environment.
+    """What to start: ``interpreter`` runs ``program`` for ``instance``, with ``extra`` on top of its environment.
 
     ``host``: where it may run.
     """
@@ -49,6 +49,7 @@ class WorkerOrder:
     passed: frozenset[str]
     extra: dict[str, str]
     host: HostPolicy = ANYWHERE
+    program: Path = _STUB
 
 
 class WorkerProcess:
@@ -61,7 +62,7 @@ class WorkerProcess:
         self, popen: subprocess.Popen[bytes], data: socket.socket, control: socket.socket, flags: mmap.mmap, folder: str
     ) -> None:
         self.flags = flags
-        self._popen = popen
+        self.popen = popen
         self._folder = folder
         self._is_closed = False
         self.data = data
@@ -71,11 +72,11 @@ class WorkerProcess:
 
     def alive(self) -> bool:
         """Return whether the process still runs."""
-        return self._popen.poll() is None
+        return self.popen.poll() is None
 
     def ending(self) -> str:
         """Return how the process ended, for people."""
-        status = self._popen.poll()
+        status = self.popen.poll()
         if status is None:
             return "it still runs"
         if status < 0:
@@ -86,7 +87,7 @@ class WorkerProcess:
     def wait(self, timeout_seconds: float) -> bool:
         """Wait for the end of the process; blocks. Returns False when it still runs."""
         try:
-            self._popen.wait(timeout_seconds)
+            self.popen.wait(timeout_seconds)
         except subprocess.TimeoutExpired:
             return False
         return True
@@ -95,8 +96,8 @@ class WorkerProcess:
         """End the process and those that it started. Does not wait for them."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
-        if self._popen.poll() is None:
-            self._popen.kill()
+        if self.popen.poll() is None:
+            self.popen.kill()
 
     def close(self, timeout_seconds: float = 5.0) -> None:
         """End the process if it still runs and remove what it left; blocks. Idempotent."""
@@ -156,17 +157,15 @@ class Caretaker:
 
     def _spawn(self, order: WorkerOrder) -> WorkerProcess:
         folder = tempfile.mkdtemp(prefix=f"{_FOLDER}{os.getpid()}-")
-        data, data_of_worker = _pair()
-        control, control_of_worker = _pair()
+        data, data_of_worker = socket_pair()
+        control, control_of_worker = socket_pair()
         out, out_of_worker = os.pipe2(os.O_CLOEXEC)
-        flags_fd = os.memfd_create("flotilla-flags", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        flags_fd = flags_file()
         passed = (data_of_worker.fileno(), control_of_worker.fileno(), flags_fd)
         try:
-            os.ftruncate(flags_fd, FLAG_SLOTS)
-            fcntl.fcntl(flags_fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
             with order.host.applied():  # a process begins as the thread that starts it
                 popen = subprocess.Popen(
-                    [order.interpreter, "-s", str(_STUB), *map(str, passed)],
+                    [order.interpreter, "-s", str(order.program), *map(str, passed)],
                     stdin=subprocess.DEVNULL,
                     stdout=out_of_worker,
                     stderr=out_of_worker,
@@ -257,7 +256,16 @@ def _remove_left_behind(temporary: Path) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _pair() -> tuple[socket.socket, socket.socket]:
+def flags_file() -> int:
+    """Return a new memory file for the flags of a connection: one byte for each request, none set."""
+    fd = os.memfd_create("flotilla-flags", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.ftruncate(fd, FLAG_SLOTS)
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+    return fd
+
+
+def socket_pair() -> tuple[socket.socket, socket.socket]:
+    """Return the two ends of a connection to a worker."""
     pair = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     for end in pair:
         for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):

@@ -14,7 +14,7 @@ import pytest
 
 from serving_node.contract.errors import ErrorCode
 from serving_node.contract.model_config import ModelConfig, parse_json, to_json
-from serving_node.core.backend import Device, Execution, ModelSource
+from serving_node.core.backend import Device, Execution, Host, ModelSource
 from serving_node.core.errors import InferenceError
 from serving_node.repository.loading import LoadOrder
 from serving_node.repository.local import PollError
@@ -129,7 +129,7 @@ class OneBackend:
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
 
-    def get(self, name: str) -> Backend:
+    def get(self, name: str, host: Host | None = None) -> Backend:
         if name != "python":
             raise InferenceError(ErrorCode.INVALID_ARG, f"no backend '{name}'")
         return self._backend

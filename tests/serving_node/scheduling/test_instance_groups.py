@@ -12,7 +12,7 @@ import pytest
 
 from serving_node.contract.errors import ErrorCode
 from serving_node.contract.model_config import parse_pbtxt
-from serving_node.core.backend import Device, DeviceKind, Execution, ModelSource
+from serving_node.core.backend import Device, DeviceKind, Execution, Host, ModelSource
 from serving_node.core.errors import InferenceError
 from serving_node.core.host_policy import HostPolicy
 from serving_node.core.request import InferenceRequest, InferenceResponse
@@ -42,7 +42,7 @@ class Noting:
         self.ran_on: list[set[int]] = []
         self.closed = 0
 
-    def get(self, name: str) -> Noting:
+    def get(self, name: str, host: Host | None = None) -> Noting:
         return self
 
     def open_model(self, source: ModelSource) -> Noting:

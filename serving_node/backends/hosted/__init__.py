@@ -1,0 +1,1 @@
+"""Any backend in worker processes instead of threads of the node's own process."""
