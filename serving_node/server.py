@@ -142,7 +142,8 @@ class Server:
         _check_ports_free(settings)
         tracer = _tracer(settings)
         cache = _response_cache(settings)
-        loader = self._loader(cache)
+        backends = self._backends()
+        loader = self._loader(cache, backends)
         joined = await self._prepare_joined(loader) if settings.joined else None
         local = None if joined else await self._local_repository(loader)
         repository: DesiredState | ModelRepository | None = joined.desired if joined else local
@@ -164,7 +165,13 @@ class Server:
             pinned_bytes=settings.pinned_memory_pool_byte_size,
         )
         cache_families = list if cache is None else cache.families
-        metrics = MetricsFrontend(dataplane, host, settings.metrics_config(), cache_families=cache_families)
+        metrics = MetricsFrontend(
+            dataplane,
+            host,
+            settings.metrics_config(),
+            cache_families=cache_families,
+            own_families=backends.metric_families,
+        )
         polls = settings.repository_poll_secs if settings.model_control_mode is ControlMode.POLL else 0
         self._watch_signals()
         try:
@@ -191,12 +198,16 @@ class Server:
 
     # -- building
 
-    def _loader(self, cache: ResponseCache | None) -> NodeLoader:
+    def _backends(self) -> Backends:
         options: dict[str, dict[str, str]] = {}
         for backend, key, value in self._settings.backend_config:
             options.setdefault(backend, {})[key] = value
+        settings = self._settings
+        return Backends(options, self._calls, settings.in_process_backends, directory=settings.backend_directory)
+
+    def _loader(self, cache: ResponseCache | None, backends: Backends) -> NodeLoader:
         return NodeLoader(
-            Backends(options, self._calls),
+            backends,
             GpuProbe(),
             self._settings.metrics_config(),
             self._calls,
@@ -205,6 +216,7 @@ class Server:
             hosts=HostPolicies(self._settings.host_policies),
             turns=None if self._settings.rate_limit == "off" else Turns(self._settings.rate_limit_resources),
             caching=None if cache is None else ResponseCaching(cache, self._calls.origin),
+            allow_code=self._settings.allow_model_code,
         )
 
     async def _local_repository(self, loader: NodeLoader) -> ModelRepository:

@@ -58,6 +58,9 @@ class NodeSettings:
     cache_config: tuple[CacheSetting, ...] = ()
     response_cache_byte_size: int | None = None
     backend_config: tuple[tuple[str, str, str], ...] = ()
+    backend_directory: Path | None = None
+    in_process_backends: tuple[str, ...] = ()
+    allow_model_code: bool = True
     # joined
     join_url: str = ""
     join_token_file: Path | None = None

@@ -314,8 +314,19 @@ GROUPS: tuple[tuple[str, tuple[Flag, ...]], ...] = (
     (
         "Backends and repository agents",
         (
-            _idle("backend-directory", str, _IN_PROCESS),
+            Flag(
+                "backend-directory", "backend_directory", Path, "folder with backends written in Python: NAME/model.py"
+            ),
             Flag("backend-config", "backend_config", backend_config, "backend,key=value; repeatable", repeat=True),
+            Flag(
+                "in-process-backend",
+                "in_process_backends",
+                str,
+                "backend of an installed package that may run in the node's own process, if it says that it can;"
+                " repeatable",
+                repeat=True,
+            ),
+            Flag("allow-model-code", "allow_model_code", boolean, "load models that are code, in worker processes"),
             _idle("repoagent-directory", str, _IN_PROCESS),
         ),
     ),

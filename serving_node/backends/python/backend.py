@@ -63,8 +63,10 @@ class PythonModel:
         options: PythonOptions,
         interpreter: Interpreter,
         callers: Callers,
+        file: Path,
     ) -> None:
         self._source = source
+        self._file = file
         self._callers = callers
         self._caretaker = caretaker
         self._options = options
@@ -136,17 +138,15 @@ class PythonModel:
 
     def _may_complete(self) -> bool:
         """Return False when the file plainly has no such code: starting a worker and its imports take time."""
-        place = self._place()
-        text = (Path(place["directory"]) / place["file"]).read_bytes()
+        text = self._file.read_bytes()
         return b"auto_complete_config" in text or not _PLAIN_CLASS.search(text)
 
     def _place(self) -> dict[str, Any]:
-        directory = self._source.directory
         return {
             "model": self._source.name,
             "version": str(self._source.version),
-            "directory": str(directory),
-            "file": self._source.config.default_model_filename or "model.py",
+            "directory": str(self._source.directory),
+            "code": str(self._file),
         }
 
     def _link(self, name: str, host: HostPolicy = ANYWHERE) -> Link:
@@ -216,15 +216,35 @@ class PythonBackend:
         Raises:
             InferenceError: INTERNAL, the file or its execution environment is missing.
         """
-        path = source.directory / (source.config.default_model_filename or "model.py")
-        if not path.is_file():
-            raise InferenceError(ErrorCode.INTERNAL, f"Python model file not found in '{path}'")
+        return self.open_with(source, source.directory / (source.config.default_model_filename or "model.py"))
+
+    def open_with(self, source: ModelSource, file: Path) -> PythonModel:
+        """As ``open_model``, with the code in a file that may lie elsewhere."""
+        if not file.is_file():
+            raise InferenceError(ErrorCode.INTERNAL, f"Python model file not found in '{file}'")
         interpreter = self._environments.interpreter(source.config, source.directory.parent, Path(sys.executable))
-        return PythonModel(source, self._caretaker, self._options, interpreter, self._callers)
+        return PythonModel(source, self._caretaker, self._options, interpreter, self._callers, file)
+
+    def based(self, name: str, file: Path) -> PythonBasedBackend:
+        """Return a backend that is a model.py itself: its models are data for that code."""
+        return PythonBasedBackend(name, file, self)
 
     def metric_families(self) -> list[Family]:
         """Return the metrics that models made. Safe on any thread."""
         return self._callers.metrics.families()
+
+
+class PythonBasedBackend:
+    """Opens models whose code is that of their backend. See ``PythonBackend.based``."""
+
+    def __init__(self, name: str, file: Path, python: PythonBackend) -> None:
+        self.name = name
+        self._file = file
+        self._python = python
+
+    def open_model(self, source: ModelSource) -> PythonModel:
+        """See ``PythonBackend.open_model``."""
+        return self._python.open_with(source, self._file)
 
 
 def backend(options: Mapping[str, str], calls: InnerCalls) -> PythonBackend:

@@ -45,11 +45,16 @@ class Refused(Exception):
 def import_model(order: dict[str, Any]) -> Any:
     """Return the class of the model.
 
-    Source: Triton imports ``<version>.<file>`` with the model's folders at the end of the search path.
+    Source: Triton imports ``<version>.<file>`` with the model's folders at the end of the search path; the code of a
+    backend that is written in Python as ``model``, with the backend's folder there.
     """
-    directory = order["directory"]
-    sys.path += [directory, str(Path(directory).parent), _HERE]
-    name = f"{Path(directory).name}.{order['file'].removesuffix('.py')}"
+    directory, code = Path(order["directory"]), Path(order["code"])
+    if code.parent == directory:
+        sys.path += [str(directory), str(directory.parent), _HERE]
+        name = f"{directory.name}.{code.name.removesuffix('.py')}"
+    else:
+        sys.path += [str(code.parent), _HERE]
+        name = code.stem
     # not importlib.import_module, whose own frames would show in what clients read
     __import__(name)
     return sys.modules[name].TritonPythonModel
