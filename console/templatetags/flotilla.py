@@ -113,6 +113,18 @@ def seconds(value: float | None) -> str:
 
 
 @register.filter
+def milliseconds(value: float | None) -> str:
+    """Return milliseconds in a fitting unit."""
+    return seconds(None if value is None else value / 1000)
+
+
+@register.filter
+def change(share: float | None) -> str:
+    """Return a change as percent with its sign: 0.125 -> ``+12.5 %``."""
+    return "–" if share is None else f"{share * 100:+.1f} %"  # noqa: RUF001
+
+
+@register.filter
 def seen(age_seconds: float | None) -> str:
     """Return how long ago something was observed, in words."""
     if age_seconds is None:

@@ -80,6 +80,9 @@ TONES: dict[str, Tone] = {
     "reachable": Tone(_("Reachable"), "green", "radio"),
     "unreachable": Tone(_("Unreachable"), "red", "server-off"),
     "cordoned": Tone(_("Cordoned"), "amber", "ban"),
+    # kinds of operations
+    "validate_version": Tone(_("Check a version"), "grey", "circle-check"),
+    "bench_model": Tone(_("Measure a version"), "grey", "gauge"),
     # routes
     "live": Tone(_("Live"), "green", "radio"),
     "canary": Tone(_("Canary"), "amber", "flask-conical"),

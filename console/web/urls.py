@@ -13,6 +13,7 @@ from console.web.views import (
     deployments,
     fleet,
     home,
+    measurements,
     models,
     operations,
     session,
@@ -50,6 +51,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path(_MODEL + "versions/<int:number>/", versions.version, name="version"),
     path(_MODEL + "versions/<uuid:version_id>/", versions.version, name="version-by-id"),
     path(_MODEL + "versions/<uuid:version_id>/act/", versions.act, name="version-act"),
+    path(_MODEL + "versions/<int:number>/measurements/", measurements.measurements, name="measurements"),
     # Configs
     path(_MODEL + "configs/new/", configs.new, name="config-new"),
     path(_MODEL + "configs/check/", configs.check, name="config-check"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -107,6 +107,40 @@ class Flotilla:
         path = f"{self._models}{model}/configs/validate"
         return self._post(path, {"text": text, "format": kind})
 
+    def measure(
+        self,
+        model: str,
+        version: int,
+        node: str,
+        *,
+        config: int | None = None,
+        batch: Sequence[int] = (),
+        instances: Sequence[int] = (1,),
+        seconds: float | None = None,
+        shapes: Mapping[str, Sequence[int]] | None = None,
+        progress: Callable[[int, str], None] | None = None,
+        timeout_seconds: float = 3600,
+    ) -> Json:
+        """Measure a version on a node (by name) and return the measurement.
+
+        ``progress`` is called with percent and a sentence each time they change.
+
+        Raises:
+            ApiError: refused.
+            OperationFailed: nothing could be measured; the message says why.
+        """
+        base = f"{self._models}{model}/versions/{version}/measurements/"
+        body: Json = {"node": node, "config": config, "batch": list(batch), "instances": list(instances)}
+        body["shapes"] = {name: list(sizes) for name, sizes in (shapes or {}).items()}
+        if seconds is not None:
+            body["seconds"] = seconds
+        operation = self.wait(self._post(base, body), timeout_seconds, progress=progress)
+        return self._get(f"{base}{operation['result']['measurement']}/")
+
+    def measurements(self, model: str, version: int) -> list[Json]:
+        """Return the measurements of a version, newest first."""
+        return list(self._pages(f"{self._models}{model}/versions/{version}/measurements/"))
+
     def deployments(self) -> list[Json]:
         """Return the deployments of the project."""
         return list(self._pages(self._deployments))
@@ -182,8 +216,12 @@ class Flotilla:
         """Return an approval request with its plan and reviews."""
         return self._get(f"approvals/{approval_id}/")
 
-    def wait(self, operation: Json, timeout_seconds: float = 300) -> Json:
+    def wait(
+        self, operation: Json, timeout_seconds: float = 300, *, progress: Callable[[int, str], None] | None = None
+    ) -> Json:
         """Poll an operation (or an answer that holds one) until it has ended and return its document.
+
+        ``progress`` is called with percent and message each time they change.
 
         Raises:
             OperationFailed: it failed, was cancelled, or is still running after the timeout.
@@ -191,8 +229,13 @@ class Flotilla:
         operation_id = operation.get("operation") or operation["id"]
         deadline = time.monotonic() + timeout_seconds
         pause = 0.1
+        told: tuple[int, str] | None = None
         while True:
             found = self._get(f"operations/{operation_id}/")
+            now = (int(found["progress_percent"]), str(found["message"]))
+            if progress is not None and now != told and now[1]:
+                progress(*now)
+                told = now
             if found["state"] == "succeeded":
                 return found
             if found["state"] in _FINISHED:

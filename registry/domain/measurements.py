@@ -102,10 +102,10 @@ class Answers:
     refusal: str = ""
 
 
-def default_grid(config: ModelConfig) -> Grid:
-    """Return batch sizes up to the config's largest, with one instance."""
+def default_batches(config: ModelConfig) -> tuple[int, ...]:
+    """Return a few batch sizes up to the config's largest."""
     most = config.max_batch_size
-    return Grid(tuple(sorted({size for size in (*DEFAULT_BATCHES, most) if 1 <= size <= max(most, 1)})))
+    return tuple(sorted({size for size in (*DEFAULT_BATCHES, most) if 1 <= size <= max(most, 1)}))
 
 
 def grid_problems(grid: Grid, config: ModelConfig, signature: ModelSignature) -> list[dict[str, str]]:

@@ -98,6 +98,21 @@ def node_get(actor: Actor, node_id: uuid.UUID | str) -> ServingNode:
     return one_by_id(nodes_visible_to(actor), node_id, _("There is no such node."))
 
 
+def node_named(actor: Actor, name: str) -> ServingNode:
+    """Return a node by name or id.
+
+    Raises:
+        NotFound: there is none.
+    """
+    found = nodes_visible_to(actor).filter(name=name).first()
+    if found is not None:
+        return found
+    try:
+        return node_get(actor, uuid.UUID(name))
+    except ValueError:
+        raise NotFound(_("There is no node “%(name)s”.") % {"name": name}) from None
+
+
 def is_reachable(node: ServingNode, now: datetime) -> bool:
     """Say whether the node's lease still runs."""
     return node.lease_until is not None and node.lease_until > now

@@ -16,7 +16,6 @@ from registry.models import (
     NodeKind,
     NodeState,
     Operation,
-    OperationState,
     ServingNode,
     VersionMeasurement,
 )
@@ -90,22 +89,14 @@ def cells_of(measurement: VersionMeasurement) -> list[Cell]:
     return [Cell(**cell) for cell in measurement.cells]
 
 
-def measurement_running(version: ModelVersion) -> Operation | None:
-    """Return the newest measurement of the version that has not ended, None when there is none."""
-    return (
-        Operation.objects.filter(
-            kind="bench_model",
-            subject_type="version",
-            subject_id=version.pk,
-            state__in=(OperationState.PENDING, OperationState.RUNNING),
-        )
-        .order_by("-created_at")
-        .first()
-    )
+def measurement_operation(version: ModelVersion) -> Operation | None:
+    """Return the newest operation that measures the version, or has; None when there is none."""
+    rows = Operation.objects.filter(kind="bench_model", subject_type="version", subject_id=version.pk)
+    return rows.select_related("project", "actor").order_by("-created_at").first()
 
 
 def nodes_measurable() -> list[ServingNode]:
     """Return the nodes on which something can be measured now, by name."""
     now = timezone.now()
-    nodes = ServingNode.objects.filter(kind=NodeKind.FLOTILLA, state=NodeState.READY).order_by("name")
-    return [node for node in nodes if is_reachable(node, now)]
+    nodes = ServingNode.objects.filter(kind=NodeKind.FLOTILLA, state=NodeState.READY)
+    return [node for node in nodes.select_related("observation").order_by("name") if is_reachable(node, now)]

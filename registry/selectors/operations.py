@@ -33,6 +33,7 @@ def operation_get(actor: Actor, operation_id: uuid.UUID | str) -> Operation:
     return one_by_id(operations_visible_to(actor), operation_id, _("There is no such operation."))
 
 
-def operation_of(subject_type: str, subject_id: uuid.UUID) -> Operation | None:
-    """Return the newest operation about a subject (``version`` or ``deployment``)."""
-    return Operation.objects.filter(subject_type=subject_type, subject_id=subject_id).order_by("-created_at").first()
+def operation_of(subject_type: str, subject_id: uuid.UUID, kind: str) -> Operation | None:
+    """Return the newest operation of a kind about a subject (``version`` or ``deployment``)."""
+    rows = Operation.objects.filter(subject_type=subject_type, subject_id=subject_id, kind=kind)
+    return rows.order_by("-created_at").first()

@@ -114,7 +114,7 @@ def version_detail(version: ModelVersion) -> VersionDetail:
         files=tuple(version.files.select_related("blob").order_by("path")),
         uploads=tuple(version.uploads.order_by("created_at")),
         checks=tuple(version.checks.order_by("created_at")),
-        operation=operation_of("version", version.id),
+        operation=operation_of("version", version.id, "validate_version"),
         deployments=_once([route.deployment for route in routes]),
     )
 

@@ -6,7 +6,7 @@ serves nobody. The copy goes in the end, whatever the end is: see ``scratch_swee
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.db import transaction
@@ -16,7 +16,7 @@ from django.utils.translation import gettext as _
 
 from registry import telemetry
 from registry.domain.actors import Actor
-from registry.domain.measurements import Cell, Grid, default_grid, grid_problems, scratch_config
+from registry.domain.measurements import DEFAULT_SECONDS, Cell, Grid, default_batches, grid_problems, scratch_config
 from registry.errors import Conflict, ValidationFailed
 from registry.models import (
     ConfigRevision,
@@ -57,10 +57,15 @@ def measurement_start(
     version: ModelVersion,
     node: ServingNode,
     config: ConfigRevision | None = None,
-    grid: Grid | None = None,
+    batch: Sequence[int] = (),
+    instances: Sequence[int] = (1,),
+    seconds: float = DEFAULT_SECONDS,
+    shapes: Mapping[str, Sequence[int]] | None = None,
     actor: Actor,
 ) -> Operation:
-    """Ask for a measurement: operation ``bench_model`` on queue jobs. ``config`` None: the newest of the model.
+    """Ask for a measurement: operation ``bench_model`` on queue jobs. See ``registry.domain.measurements.Grid``.
+
+    ``config`` None: the newest of the model; ``batch`` empty: the usual sizes up to the config's largest.
 
     Raises:
         ValidationFailed: the version or the config cannot be measured, or the grid makes no sense.
@@ -74,7 +79,12 @@ def measurement_start(
         message = _("The model has no such config.")
         raise ValidationFailed(message, errors=[{"field": "config", "message": message}])
     parsed = parse_json(config.body)
-    wanted = grid or default_grid(parsed)
+    wanted = Grid(
+        tuple(sorted(set(batch))) or default_batches(parsed),
+        tuple(sorted(set(instances))),
+        seconds,
+        {name: tuple(sizes) for name, sizes in (shapes or {}).items()},
+    )
     errors = grid_problems(wanted, parsed, ModelSignature.from_json(version.signature))
     if errors:
         raise ValidationFailed(errors[0]["message"], errors=errors)

@@ -13,6 +13,7 @@ from console.api.v1 import (
     configs,
     deployments,
     fleet,
+    measurements,
     metrics,
     models,
     openapi,
@@ -38,6 +39,8 @@ urlpatterns: list[URLPattern] = [
     path(_VERSION, versions.VersionItem.as_view()),
     path(f"{_VERSION}files/", versions.VersionFiles.as_view()),
     path(f"{_VERSION}checks/", versions.VersionChecks.as_view()),
+    path(f"{_VERSION}measurements/", measurements.MeasurementList.as_view()),
+    path(f"{_VERSION}measurements/<uuid:measurement>/", measurements.MeasurementItem.as_view()),
     path(f"{_VERSION}download", versions.VersionDownload.as_view()),
     path(f"{_VERSION}submit", versions.VersionSubmit.as_view()),
     *(

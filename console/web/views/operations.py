@@ -35,7 +35,12 @@ def operation_list(request: HttpRequest) -> HttpResponse:
         "state": state,
         "kind": kind,
         "states": OperationState.choices,
-        "kinds": [("validate_version", _("Check a version")), ("deploy", _("Deploy")), ("infer", _("Try it"))],
+        "kinds": [
+            ("validate_version", _("Check a version")),
+            ("deploy", _("Deploy")),
+            ("infer", _("Try it")),
+            ("bench_model", _("Measure a version")),
+        ],
     }
     return render_page(request, "web/operations/list.html", context, current="operations")
 

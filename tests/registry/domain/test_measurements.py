@@ -13,7 +13,7 @@ from registry.domain.measurements import (
     Cell,
     Grid,
     cell_of,
-    default_grid,
+    default_batches,
     element_bytes,
     grid_problems,
     input_shapes,
@@ -44,10 +44,10 @@ def test_a_grid_survives_json() -> None:
 @pytest.mark.parametrize(
     ("most", "batches"), [(0, (1,)), (1, (1,)), (4, (1, 4)), (64, (1, 8, 32, 64))]
 )
-def test_the_default_grid_ends_at_the_largest_batch(most: int, batches: tuple[int, ...]) -> None:
+def test_the_usual_batches_end_at_the_largest_batch(most: int, batches: tuple[int, ...]) -> None:
     config = parse_pbtxt(f'name: "m" max_batch_size: {most}')
-    assert default_grid(config).batch == batches
-    assert grid_problems(default_grid(config), config, ModelSignature((), ())) == []
+    assert default_batches(config) == batches
+    assert grid_problems(Grid(batches), config, ModelSignature((), ())) == []
 
 
 @pytest.mark.parametrize(

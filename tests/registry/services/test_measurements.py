@@ -35,7 +35,10 @@ def version(world: World) -> ModelVersion:
 
 def start(world: World, version: ModelVersion, node: ServingNode, **more: Any) -> Operation:
     return measurements.measurement_start(
-        version=version, node=node, actor=world.actor(more.pop("user", world.carol)), **{"grid": GRID, **more}
+        version=version,
+        node=node,
+        actor=world.actor(more.pop("user", world.carol)),
+        **{"batch": GRID.batch, "instances": GRID.instances, "seconds": GRID.seconds, **more},
     )
 
 
@@ -91,7 +94,7 @@ def test_only_ready_versions_and_grids_that_fit_are_measured(
     world: World, version: ModelVersion, node: ServingNode
 ) -> None:
     with pytest.raises(ValidationFailed) as refused:
-        start(world, version, node, grid=Grid((100_000,)))
+        start(world, version, node, batch=(100_000,))
     assert refused.value.errors[0]["field"] == "batch"
     other = world.ready(world.model("wren"))
     with pytest.raises(ValidationFailed):

@@ -64,7 +64,14 @@ class World:
         reconcile_node(self.node.pk, connect=self.fake.connect)
 
     def start(self, grid: Grid = GRID) -> Operation:
-        return measurement_start(version=self.version, node=self.node, grid=grid, actor=Actor.person(self.owner))
+        return measurement_start(
+            version=self.version,
+            node=self.node,
+            batch=grid.batch,
+            instances=grid.instances,
+            seconds=grid.seconds,
+            actor=Actor.person(self.owner),
+        )
 
     def work(self, operation: Operation) -> Operation:
         work_on(operation.pk, {"bench_model": partial(bench_model, connect=self.fake.connect)})
