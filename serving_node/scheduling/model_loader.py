@@ -55,6 +55,7 @@ from serving_node.scheduling.sequence_policy import sequence_policy
 from serving_node.scheduling.sequence_rows import SequenceRows
 from serving_node.scheduling.sequences import SequenceScheduler
 from serving_node.scheduling.served_model import ServedModel
+from serving_node.scheduling.shape_rules import io_rules
 from serving_node.scheduling.turns import Turns
 from serving_node.scheduling.warmup import warm_up
 
@@ -340,7 +341,7 @@ class _Loader:
         try:
             signature = model.signature()
             config = self._completed(model, signature, draft)
-            rules = IoRules(config)
+            rules = io_rules(config)
             classes = read_classes(config, self.folder)
             sequences = SequenceRows(config, self.folder) if config.HasField("sequence_batching") else None
             wanted = placements(config, self.hosts)

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from serving_node.contract.datatypes import data_type
 from serving_node.contract.errors import ContractError
+from serving_node.contract.model_config.engine_completion import complete_for_engine, engine_mismatches
 from serving_node.contract.model_config.padding import padding_inputs
 from serving_node.contract.model_config.platforms import fill_backend
 from serving_node.contract.model_config.state_rules import control_inputs, state_inputs, state_outputs
@@ -35,6 +36,9 @@ def complete(
     Raises:
         ContractError: ``max_batch_size`` is set but the model cannot be batched.
     """
+    if signature.max_batch_size is not None:
+        made_inputs, made_outputs = _made_by_server(config)
+        return complete_for_engine(config, signature, made_inputs=made_inputs, made_outputs=made_outputs)
     result = ModelConfig()
     result.CopyFrom(config)
     if config.input and config.output:
@@ -68,10 +72,20 @@ def check_signature(config: ModelConfig, signature: ModelSignature) -> list[Cont
     """Return where ``config`` and the model file disagree, inputs first; empty when the config fits.
 
     Every input of the file must be in the config or be fed by the server (controls, states, batch inputs). Outputs of
-    the file may be left out.
+    the file may be left out, and so may inputs that have a value in the file; in the config those are ``optional``.
     """
+    if signature.max_batch_size is not None:
+        return engine_mismatches(
+            config,
+            signature,
+            inputs=[*control_inputs(config), *state_inputs(config)],
+            outputs=state_outputs(config),
+            made_inputs=_made_by_server(config)[0],
+        )
     errors = []
-    count = len(config.input) + len(_made_by_server(config)[0])
+    replaceable = {tensor.name for tensor in signature.optional_inputs}
+    left_out = sum(tensor.optional and tensor.name in replaceable for tensor in config.input)
+    count = len(config.input) - left_out + len(_made_by_server(config)[0])
     if count != len(signature.inputs):
         errors.append(
             ContractError(
@@ -80,11 +94,25 @@ def check_signature(config: ModelConfig, signature: ModelSignature) -> list[Cont
                 field="input",
             )
         )
-    errors += _check_side(config, "input", config.input, signature.inputs)
+    errors += _check_side(config, "input", config.input, (*signature.inputs, *signature.optional_inputs))
+    errors += _check_optional(config)
     errors += _check_side(config, "input", (*control_inputs(config), *state_inputs(config)), signature.inputs)
     errors += _check_side(config, "output", config.output, signature.outputs)
     errors += _check_side(config, "output", state_outputs(config), signature.outputs)
     return errors
+
+
+def _check_optional(config: ModelConfig) -> Iterator[ContractError]:
+    """Yield where a model of ONNX Runtime, which fills in only values without a batch dimension, asks for more."""
+    if config.backend != "onnxruntime" or not config.max_batch_size:
+        return
+    for index, tensor in enumerate(config.input):
+        if tensor.optional:
+            yield ContractError(
+                f"unable to load model '{config.name}', optional input '{tensor.name}' is not supported for models "
+                "that support batching",
+                field=f"input[{index}].optional",
+            )
 
 
 def _given_without_batch(config: ModelConfig, signature: ModelSignature) -> bool:
