@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -77,9 +77,9 @@ class Models:
         self.loaded.append(model)
         return model
 
-    def submit(self, model: ServedModel, array: Any, datatype: str = "FP32", **more: Any) -> Asked:
+    def submit(self, model: ServedModel, array: Any, datatype: str = "FP32", *, name: str = "IN", **more: Any) -> Asked:
         given = array if isinstance(array, np.ndarray) else np.asarray(array, np.float32)
-        asked = Asked(Tensor.from_numpy("IN", given, datatype), more)
+        asked = Asked(Tensor.from_numpy(name, given, datatype), more)
         model.rules.check(asked.request)
         model.submit(asked.request)
         return asked
@@ -91,3 +91,40 @@ async def models(tmp_path: Path) -> AsyncIterator[Models]:
     yield made
     for model in made.loaded:
         await model.close(5)
+
+
+@pytest.fixture
+def brought(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Return a function that lays a package beside the node as an installer would: its module and its entry points."""
+    place = tmp_path / "site-packages"
+    place.mkdir()
+    monkeypatch.syspath_prepend(place)
+
+    def install(name: str, module: str, source: str, *, in_process: bool = False) -> None:
+        (place / f"{module}.py").write_text(source)
+        folder = place / f"{module}-1.0.dist-info"
+        folder.mkdir()
+        (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n")
+        groups = ["flotilla.backends", *(["flotilla.backends.in_process"] if in_process else [])]
+        text = "".join(f"[{group}]\n{name} = {module}:backend\n\n" for group in groups)
+        (folder / "entry_points.txt").write_text(text)
+
+    return install
+
+
+@pytest.fixture
+def probe(brought: Callable[..., None]) -> None:
+    """The backend ``probe`` is installed."""
+    brought("probe", "probe_backend", (Path(__file__).parent / "probe_backend.py").read_text())
+
+
+@pytest.fixture
+def until() -> Callable[[Callable[[], bool]], Any]:
+    """Return a function that waits until something is true."""
+
+    async def wait(condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(DEADLINE):
+            while not condition():
+                await asyncio.sleep(0.01)
+
+    return wait
