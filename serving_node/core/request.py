@@ -105,6 +105,10 @@ class InferenceRequest:
     # for two requests to share a batch (shapes without rows, set of inputs).
     batch_size: int = 1
     batch_key: Hashable = None
+    # The same object in two requests: their inputs have the same names, types, shapes and sizes, and the same outputs
+    # are wanted. Frontends may set it; the dataplane replaces it. It holds while ``inputs`` is ``alike_inputs``.
+    alike: object | None = None
+    alike_inputs: list[Tensor] | None = None
     # The scheduler's own bookkeeping (scheduling.queue), here so that queueing allocates nothing.
     queued_ns: int = 0
     queue_deadline_ns: int = 0

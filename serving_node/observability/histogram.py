@@ -36,13 +36,10 @@ class LatencyHistogram:
         pending: list[int] = []
         self._state = (HistogramSnapshot({}, 0, 0.0), pending)
 
-    def observe(self, duration_ns: int, times: int = 1) -> None:
-        """Count a duration ``times`` times."""
+    def observe(self, duration_ns: int) -> None:
+        """Count a duration."""
         pending = self._state[1]
-        if times == 1:
-            pending.append(duration_ns)
-        else:
-            pending.extend([duration_ns] * times)
+        pending.append(duration_ns)
         if len(pending) >= _FOLD_AT:
             self._fold()
 

@@ -102,7 +102,7 @@ class ModelStatistics:
         input_ns = execution.inputs_ready_ns - started_ns
         infer_ns = execution.computed_ns - execution.inputs_ready_ns
         output_ns = execution.finished_ns - execution.computed_ns
-        if len(execution.requests) == 1 and isinstance(execution.results[0], list) and self.summaries is None:
+        if len(execution.requests) == 1 and type(execution.results[0]) is list and self.summaries is None:
             self._record_single(execution, now_ns, input_ns, infer_ns, output_ns)
             return
         rows = 0
@@ -133,7 +133,7 @@ class ModelStatistics:
             self.compute_output.add(output_ns, computed)
             self.request_seconds.observe_all(request_ns)
             self.queue_seconds.observe_all(queue_ns)
-            self.compute_seconds.observe(input_ns + infer_ns + output_ns, computed)
+            self.compute_seconds.observe_all([input_ns + infer_ns + output_ns] * computed)
             if self.summaries is not None:
                 self.summaries.record(request_ns, queue_ns, (input_ns, infer_ns, output_ns), now_ns)
 
@@ -146,14 +146,31 @@ class ModelStatistics:
         self.execution_count += 1
         self.inference_count += request.batch_size
         batch = self.batches.get(execution.rows) or self._first_batch(execution.rows)
-        self.success.add(duration_ns)
-        self.queue.add(waited_ns)
-        self.compute_input.add(input_ns)
-        self.compute_infer.add(infer_ns)
-        self.compute_output.add(output_ns)
-        batch.compute_input.add(input_ns)
-        batch.compute_infer.add(infer_ns)
-        batch.compute_output.add(output_ns)
+        # without calls: this runs for every request
+        counter = self.success
+        counter.count += 1
+        counter.ns += duration_ns
+        counter = self.queue
+        counter.count += 1
+        counter.ns += waited_ns
+        counter = self.compute_input
+        counter.count += 1
+        counter.ns += input_ns
+        counter = self.compute_infer
+        counter.count += 1
+        counter.ns += infer_ns
+        counter = self.compute_output
+        counter.count += 1
+        counter.ns += output_ns
+        counter = batch.compute_input
+        counter.count += 1
+        counter.ns += input_ns
+        counter = batch.compute_infer
+        counter.count += 1
+        counter.ns += infer_ns
+        counter = batch.compute_output
+        counter.count += 1
+        counter.ns += output_ns
         self.request_seconds.observe(duration_ns)
         self.queue_seconds.observe(waited_ns)
         self.compute_seconds.observe(input_ns + infer_ns + output_ns)

@@ -122,13 +122,9 @@ class LoopRunner:
 
     def room(self) -> int:
         """Return how many batches the instance should be given now: one when it is idle, or enough to stay busy."""
-        if not self.instance.usable():
-            return 0
         running, depth = len(self._batches), self.instance.depth()
-        if not running:
-            return depth
         # several at once, when half of them are done: one message instead of many
-        return depth - running if 2 * running <= depth else 0
+        return depth - running if (2 * running <= depth or not running) and self.instance.usable() else 0
 
     def give(self, *batches: Batch) -> None:
         """Start batches."""

@@ -98,9 +98,10 @@ class IoRules:
         self._names = [rule.name for rule in self.inputs]
         self._required = sum(not rule.is_optional for rule in self.inputs)
         self._reshapes = any(rule.dims != rule.model_dims for rule in self.inputs)
-        # Names, types, shapes and sizes that were found good, with batch size and key: nothing else is looked at, but
-        # in strings, and most requests look like others. Not for inputs that are given another shape.
-        self._good: dict[tuple[object, ...], tuple[int, Hashable]] | None = None
+        # Names, types, shapes and sizes that were found good, with batch size, key and ``alike``: nothing else is
+        # looked at, but in strings, and most requests look like others. Not for inputs that are given another shape.
+        # Known by what the frontends set as ``alike`` too.
+        self._good: dict[object, tuple[int, Hashable, object]] | None = None
         if not self._reshapes and all(rule.item_bytes is not None for rule in self.inputs):
             self._good = {}
         self._has_one_key = all(rule.shares_batches and not rule.is_optional for rule in self.inputs)
@@ -123,15 +124,21 @@ class IoRules:
             InferenceError: INVALID_ARG with Triton's sentence.
         """
         inputs = request.inputs
+        alike, request.alike = request.alike, None
         look: tuple[object, ...] = ()
         if self._good is not None:
-            look = (
-                tuple([(tensor.name, tensor.datatype, tensor.shape, len(tensor.data)) for tensor in inputs]),
-                tuple([output.name for output in request.outputs]),
-            )
-            good = self._good.get(look)
+            good = self._good.get(alike) if alike is not None else None
+            if good is None:
+                look = (
+                    tuple([(tensor.name, tensor.datatype, tensor.shape, len(tensor.data)) for tensor in inputs]),
+                    tuple([output.name for output in request.outputs]),
+                )
+                good = self._good.get(look)
+                if good is not None and alike is not None:
+                    self._remember(alike, good)
             if good is not None:
-                request.batch_size, request.batch_key = good
+                request.batch_size, request.batch_key, request.alike = good
+                request.alike_inputs = inputs
                 return
         is_kept = not request.outputs or self._check_outputs(request)
         if [tensor.name for tensor in inputs] != self._names:
@@ -146,9 +153,13 @@ class IoRules:
             inputs = [self._reshaped(tensor) for tensor in inputs]
         request.inputs = inputs
         if is_kept and self._good is not None:
-            if len(self._good) >= _LOOKS:
-                self._good.clear()
-            self._good[look] = request.batch_size, request.batch_key
+            self._remember(look, (request.batch_size, request.batch_key, object()))
+
+    def _remember(self, look: object, good: tuple[int, Hashable, object]) -> None:
+        assert self._good is not None
+        if len(self._good) >= _LOOKS:
+            self._good.clear()
+        self._good[look] = good
 
     def _check_outputs(self, request: InferenceRequest) -> bool:
         """Check the names of the outputs. Returns whether each is asked for once."""

@@ -258,10 +258,7 @@ class Scheduler:
         room = runner.room()
         if not room:
             return
-        with self._lock:
-            poll = self._batcher.poll(time.monotonic_ns(), room)
-            if poll.batches:
-                self._idle.clear()
+        poll = self._batcher.poll(time.monotonic_ns(), room)
         if poll.batches:
             runner.give(*poll.batches)
         for request in poll.rejected:
@@ -378,6 +375,11 @@ class Scheduler:
 
     def _runner_done(self, runner: LoopRunner, batch: Batch, execution: Execution) -> None:
         """Give the next batch, then answer this one. On the loop."""
+        if runner is self._sole and not self._closed:
+            if self._batcher.pending:
+                self._pump_sole(runner)
+            self._answer(execution)
+            return
         if self._turns is not None:
             self._turns.release(runner)
         with self._lock:
@@ -453,6 +455,16 @@ class Scheduler:
         compute_input_ns = execution.inputs_ready_ns - execution.started_ns
         compute_infer_ns = execution.computed_ns - execution.inputs_ready_ns
         compute_output_ns = execution.finished_ns - execution.computed_ns
+        if len(execution.requests) == 1 and type(execution.results[0]) is list and execution.parameters is None:
+            request = execution.requests[0]
+            if request.trace is None:
+                timing = Timing(
+                    execution.started_ns - request.queued_ns, compute_input_ns, compute_infer_ns, compute_output_ns
+                )
+                response = InferenceResponse(self._name, self._version, request.id, execution.results[0])
+                response.timing = timing
+                self._respond(request, response)
+                return
         for position, (request, result) in enumerate(zip(execution.requests, execution.results, strict=True)):
             if request.trace is not None:
                 self._marks.computed(request, execution, result if isinstance(result, list | None) else [])

@@ -9,7 +9,7 @@ import numpy as np
 import orjson
 
 from serving_node.backends.python.messages import error_number
-from serving_node.backends.python.worker.flotilla_wire import FLAG_SLOTS, aligned
+from serving_node.backends.python.worker.flotilla_wire import BEGUN, FLAG_SLOTS, aligned
 from serving_node.core.backend import Execution
 from serving_node.core.errors import InferenceError
 from serving_node.core.request import InferenceRequest, InferenceResponse, Parameter, RequestedOutput
@@ -17,6 +17,8 @@ from serving_node.core.tensor import Tensor
 
 _MASK = FLAG_SLOTS - 1
 _START, _END = 1, 2
+# id, sequence, flags, timeout and parameters of requests of which the node says no more
+_UNSAID = ("", 0, 0, 0, "")
 
 # name, datatype, shape, first byte and the byte after the last, counted from the first of the request
 _Place = tuple[str, str, tuple[int, ...], int, int]
@@ -52,8 +54,11 @@ class RequestReader:
         self._has_rows = has_rows
         self._looks: dict[int, _Look] = {}
 
-    def executions(self, batches: list[Any], payload: bytearray, block: Any) -> Iterator[Execution]:
-        """Yield the batches of one message. Tensors are views on its payload or block, which nothing else keeps."""
+    def executions(self, handle: int, batches: list[Any], payload: bytearray, block: Any) -> Iterator[Execution]:
+        """Yield the batches of one message, each when it is begun. ``handle`` is that of the first request.
+
+        Tensors are views on the message's payload or block, which nothing else keeps.
+        """
         data: memoryview | None = memoryview(payload if block is None else block)
         is_block = block is not None
         del payload, block
@@ -61,15 +66,18 @@ class RequestReader:
         for place, records in enumerate(batches):
             assert data is not None
             requests: list[InferenceRequest] = []
+            BEGUN.pack_into(self._flags, FLAG_SLOTS, handle)
             for record in records:
-                look = self._look(record[6])
+                said, *more = record if type(record) is list else [record]
+                look = self._look(said)
                 places, size = look.in_block if is_block else look.in_payload
                 inputs = [
                     Tensor(name, datatype, shape, data[position + start : position + end])
                     for name, datatype, shape, start, end in places
                 ]
                 position += size
-                requests.append(self._request(record, look, inputs))
+                requests.append(self._request(handle, more, look, inputs))
+                handle += 1
             if place == len(batches) - 1:
                 data = None
             yield Execution(requests, sum(request.batch_size for request in requests))
@@ -81,8 +89,8 @@ class RequestReader:
         look = self._looks[number] = _Look(outputs, inputs)
         return look
 
-    def _request(self, record: Sequence[Any], look: _Look, inputs: list[Tensor]) -> InferenceRequest:
-        handle, identity, sequence, flags, timeout_us, parameters = record[:6]
+    def _request(self, handle: int, said: Sequence[Any], look: _Look, inputs: list[Tensor]) -> InferenceRequest:
+        identity, sequence, flags, timeout_us, parameters = (*said, *_UNSAID[len(said) :])[:5]
         request = InferenceRequest(self._name, self._version, inputs, _nobody, identity)
         if look.outputs:
             request.outputs = [RequestedOutput(name) for name in look.outputs]
@@ -102,7 +110,7 @@ def _nobody(_response: InferenceResponse) -> None:
 
 
 def said_results(execution: Execution) -> list[Any]:
-    """Return the results of a batch as ``Channel.send_results`` takes them."""
+    """Return the results of a batch as ``Channel.end_batch`` takes them."""
     again = execution.again or ()
     parameters = execution.parameters or {}
     return [

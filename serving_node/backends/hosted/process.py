@@ -23,7 +23,7 @@ from serving_node.backends.python.processes import (
     socket_pair,
 )
 from serving_node.backends.python.worker import flotilla_wire as wire
-from serving_node.backends.python.worker.flotilla_wire import FLAG_SLOTS, WireError
+from serving_node.backends.python.worker.flotilla_wire import FLAGS_BYTES, WireError
 from serving_node.contract.errors import ErrorCode
 from serving_node.core.errors import InferenceError
 
@@ -110,7 +110,7 @@ class HostProcess:
             fds = [data_of_worker.fileno(), control_of_worker.fileno(), flags_fd]
             try:
                 socket.send_fds(self.process.control, [b"x"], fds)
-                connection = Connection(self, data, control, mmap.mmap(flags_fd, FLAG_SLOTS))
+                connection = Connection(self, data, control, mmap.mmap(flags_fd, FLAGS_BYTES))
             except OSError as error:
                 data.close()
                 control.close()

@@ -34,7 +34,7 @@ class Opened:
 
 def serve(opened: Opened, data_fd: int, control_fd: int, flags_fd: int) -> None:
     """Make the instance that is ordered and run its batches until the node has enough or is gone."""
-    flags = mmap.mmap(flags_fd, wire.FLAG_SLOTS, prot=mmap.PROT_READ)
+    flags = mmap.mmap(flags_fd, wire.FLAGS_BYTES)
     os.close(flags_fd)
     with socket.socket(fileno=data_fd) as data, socket.socket(fileno=control_fd) as control:
         channel = Channel(data, control)
@@ -51,11 +51,12 @@ def serve(opened: Opened, data_fd: int, control_fd: int, flags_fd: int) -> None:
 
 
 def _listen(channel: Channel) -> None:
-    """Read what the node says about memory while batches run, until the connection ends."""
+    """Read what the node says while batches run, until the connection ends."""
     buffer = bytearray(wire.LARGEST_DATAGRAM + 4096)
     try:
-        while channel.receive_control(buffer) is not None:
-            pass
+        while (message := channel.receive_control(buffer)) is not None:
+            if message[0] == wire.HURRY:
+                channel.hurry()
     except OSError:
         return
 
@@ -79,16 +80,19 @@ def _serve(opened: Opened, channel: Channel, flags: mmap.mmap) -> BackendInstanc
             channel.poll_for(order["busy_poll_ns"])
             channel.send(wire.STARTED, [None, {"memory_bytes": opened.model.memory_bytes()}])
         elif kind == wire.EXECUTE and instance is not None and reader is not None:
-            channel.is_one_by_one = len(fields[0]) == 1
-            executions = reader.executions(fields[0], payload, block)
+            handle, batches = fields
+            channel.is_one_by_one = len(batches) == 1
+            executions = reader.executions(handle, batches, payload, block)
             del payload, block
+            left = len(batches)
             for execution in executions:
+                left -= 1
                 _run(instance, execution)
                 ready_ns, computed_ns = execution.inputs_ready_ns, execution.computed_ns
                 results = said_results(execution)
                 # the last views on the inputs, so that their memory travels back with the answer
                 del execution
-                channel.send_results(wire.BATCH, [ready_ns, computed_ns], results)
+                channel.end_batch(ready_ns, computed_ns, results, not left)
                 del results
         elif kind == wire.FINALIZE:
             break

@@ -44,19 +44,22 @@ class Exchange:
         self._slots: set[int] = set()
         self._last_computed_ns = 0
         self._usual_ns = float(_SHORT_NS)
+        # how many batches may be sent ahead: several when they were short lately
+        self.depth = 1
 
     @property
     def busy(self) -> bool:
         """Whether a request is without its final response."""
         return bool(self._running or self._open)
 
+    @property
+    def oldest(self) -> int:
+        """The handle of the first request of the batch that runs, 0 when nothing waits behind one."""
+        return self._running[0][1] if len(self._running) > 1 else 0
+
     def ends_within(self, time_ns: int) -> bool:
         """Whether there is one batch and nothing else to wait for, and batches were over in that time lately."""
         return len(self._running) == 1 and not self._open and self._usual_ns < time_ns
-
-    def depth(self) -> int:
-        """Return how many batches may be sent ahead: several when they were short lately."""
-        return _AHEAD if self._usual_ns < _SHORT_NS else 1
 
     def send(self, executions: Sequence[Execution]) -> None:
         """Send batches in one message.
@@ -71,7 +74,7 @@ class Exchange:
         if self._slots:
             while any((first + place) & _MASK in self._slots for place in range(count)):
                 first += 1
-        encoded = encode_batches(batches, first, self._requests)
+        encoded = encode_batches(batches, self._requests)
         self._handles = first + count - 1
         flags, cancel = self._flags, self._cancel
         handle = first
@@ -82,7 +85,9 @@ class Exchange:
                 request.on_cancel = cancel
                 handle += 1
         try:
-            self._link.send(wire.EXECUTE, [encoded.records], encoded.payload, encoded.placed, encoded.placed_bytes)
+            self._link.send(
+                wire.EXECUTE, [first, encoded.records], encoded.payload, encoded.placed, encoded.placed_bytes
+            )
         except (OSError, ValueError, TypeError):
             for _ in executions:
                 self._running.pop()
@@ -93,8 +98,8 @@ class Exchange:
         """Act on a message of the worker. Raises WorkerGone when it makes no sense."""
         kind = message.kind
         try:
-            if kind == wire.BATCH:
-                self._batch_over(message)
+            if kind == wire.BATCHES:
+                self._batches_over(message)
             elif kind == wire.RESPONSE:
                 self._response(message)
             elif kind == wire.BATCH_FAILED:
@@ -117,18 +122,21 @@ class Exchange:
             raise WorkerGone(f"it sent a malformed message: {error}") from error
 
     def abandon(self, error: InferenceError) -> list[Execution]:
-        """Fail the batch that runs and the requests that wait for responses; return the batches not yet begun."""
+        """Fail the batches that were begun and the requests that wait for responses; return the batches not begun.
+
+        The oldest batch counts as begun: it may be what ended the worker.
+        """
         events = self.events
         waiting, self._open = self._open, {}
-        stranded = [execution for execution, _ in self._running]
-        if stranded:
-            execution, first = self._running[0]
-            self._running.clear()
-            del stranded[0]
+        running, self._running = list(self._running), deque()
+        (begun,) = wire.BEGUN.unpack_from(self._flags, wire.FLAG_SLOTS)
+        last = next((place for place, (_, first) in enumerate(running) if first == begun), 0)
+        for execution, first in running[: last + 1]:
             self._fail(execution, first, error)
+        self._finished.clear()
         for request in waiting.values():
             events.responded(request, InferenceResponse("", "", error=error))
-        return stranded
+        return [execution for execution, _ in running[last + 1 :]]
 
     def waits_for(self) -> list[InferenceRequest]:
         """Return the requests to other models that the running batch has made and that have no answer."""
@@ -183,13 +191,21 @@ class Exchange:
                     self._flags[(first + place) & _MASK] = 1
                     return
 
-    def _batch_over(self, message: Message) -> None:
-        ready_ns, computed_ns, encoded = message.fields
+    def _batches_over(self, message: Message) -> None:
+        (ended,) = message.fields
+        reader = Results(self._results, message.payload, message.block)
+        for ready_ns, computed_ns, encoded in zip(ended[::3], ended[1::3], ended[2::3], strict=True):
+            self._batch_over(reader, ready_ns, computed_ns, encoded)
+
+    def _batch_over(self, reader: Results, ready_ns: Any, computed_ns: Any, encoded: list[Any]) -> None:
         execution, first = self._oldest()
         if len(encoded) != len(execution.requests):
             raise WireError("results of another batch")
+        if len(encoded) == 1 and type(encoded[0]) is int and not self._finished:
+            execution.results = [reader.tensors(encoded[0])]
+            self._end(execution, ready_ns, computed_ns)
+            return
         results: list[Any] = []
-        reader = Results(self._results, message.payload, message.block)
         for place, one in enumerate(encoded):
             if one is None:
                 self._expect(first + place, execution.requests[place])
@@ -214,6 +230,8 @@ class Exchange:
         self._note_times(execution, ready_ns, computed_ns)
         self._running.popleft()
         self._fail(execution, first, InferenceError(ErrorCode.INTERNAL, str(text)))
+        if not self._running:
+            self._finished.clear()
 
     def _oldest(self) -> tuple[Execution, int]:
         if not self._running:
@@ -238,21 +256,23 @@ class Exchange:
     def _note_times(self, execution: Execution, ready_ns: Any, computed_ns: Any) -> None:
         if type(ready_ns) is not int or type(computed_ns) is not int:
             raise WireError("times that make no sense")
-        now_ns = time.monotonic_ns()
         # a batch that was sent ahead began when the one before it was over
-        started_ns = execution.started_ns = max(execution.started_ns, self._last_computed_ns)
-        ready_ns = min(max(ready_ns, started_ns), now_ns)
-        computed_ns = min(max(computed_ns, ready_ns), now_ns)
-        execution.inputs_ready_ns, execution.computed_ns = ready_ns, computed_ns
-        self._last_computed_ns = computed_ns
+        started_ns = execution.started_ns
+        if started_ns < self._last_computed_ns:
+            started_ns = execution.started_ns = self._last_computed_ns
+        now_ns = time.monotonic_ns()
+        if not started_ns <= ready_ns <= computed_ns <= now_ns:
+            ready_ns = min(max(ready_ns, started_ns), now_ns)
+            computed_ns = min(max(computed_ns, ready_ns), now_ns)
+        execution.inputs_ready_ns = ready_ns
+        execution.computed_ns = self._last_computed_ns = computed_ns
         self._usual_ns += (computed_ns - ready_ns - self._usual_ns) * 0.2
+        self.depth = _AHEAD if self._usual_ns < _SHORT_NS else 1
 
     def _fail(self, execution: Execution, first: int, error: InferenceError) -> None:
         """Answer a batch, but for what was answered already."""
         finished = self._finished
         execution.results = [None if first + place in finished else error for place in range(len(execution.requests))]
-        if not self._running:
-            finished.clear()
         self.events.done(execution)
 
     def _response(self, message: Message) -> None:

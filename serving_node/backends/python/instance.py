@@ -35,6 +35,9 @@ _PROBE_SECONDS = 5.0
 _PROBE_EVERY_SECONDS = 1.0
 # messages read in one turn of the loop: what came meanwhile is answered together, but nobody else waits long
 _MESSAGES_PER_TURN = 16
+# A worker that has not answered for so long is asked whether a batch is over before the one that runs.
+_HURRY_SECONDS = 0.005
+_HURRY_AT_MOST_EVERY_SECONDS = 1.0
 # batches for which the loop may sleep, after it stayed awake for nothing
 _NAPS = 16
 _LEVELS = {0: model_log.info, 1: model_log.warning, 2: model_log.error, 3: model_log.debug}
@@ -66,6 +69,7 @@ class PythonInstance:
         self._busy_poll_ns = busy_poll_ns
         self._awake_until_ns = 0
         self._naps = 0
+        self._hurry_timer: asyncio.TimerHandle | None = None
         self._worker: Worker | None = start()
         self._events = InstanceEvents(_ignore, _ignore, _ignore)
         # batches that were sent to a worker which died before it began them
@@ -132,6 +136,8 @@ class PythonInstance:
             sentence = f"the request cannot be passed to the model: {error}"
             loop.call_soon(self._refuse, executions, InferenceError(ErrorCode.INTERNAL, sentence))
         else:
+            if self._hurry_timer is None and (oldest := worker.exchange.oldest):
+                self._hurry_timer = loop.call_later(_HURRY_SECONDS, self._hurry, worker, oldest, _HURRY_SECONDS)
             if worker.link.unsent:
                 loop.add_writer(worker.link.socket.fileno(), self._writable, worker)
             elif self._busy_poll_ns and worker.exchange.ends_within(self._busy_poll_ns // 2):
@@ -139,7 +145,7 @@ class PythonInstance:
 
     def depth(self) -> int:
         """Return how many batches may be sent ahead."""
-        return 1 if self._worker is None else self._worker.exchange.depth()
+        return 1 if self._worker is None else self._worker.exchange.depth
 
     def usable(self) -> bool:
         """Return whether there is a live worker."""
@@ -223,9 +229,10 @@ class PythonInstance:
         loop.remove_reader(worker.link.socket.fileno())
         loop.remove_writer(worker.link.socket.fileno())
         loop.remove_reader(worker.link.process.pidfd)
-        if self._probe_timer is not None:
-            self._probe_timer.cancel()
-            self._probe_timer = None
+        for timer in (self._probe_timer, self._hurry_timer):
+            if timer is not None:
+                timer.cancel()
+        self._probe_timer = self._hurry_timer = None
         self._probe_sent_ns = 0
         worker.exchange.calls.abandon()
 
@@ -265,6 +272,19 @@ class PythonInstance:
         else:
             os.sched_yield()
             asyncio.get_running_loop().call_soon(self._look_again, worker)
+
+    def _hurry(self, worker: Worker, oldest: int, waited_seconds: float) -> None:
+        """Let no answer wait long for the batch after it: short batches are said to be over together."""
+        self._hurry_timer = None
+        now_oldest = worker.exchange.oldest
+        if self._worker is not worker or not now_oldest:
+            return
+        seconds = _HURRY_SECONDS
+        if now_oldest == oldest:
+            worker.link.send_control(wire.HURRY, [])
+            seconds = min(2 * waited_seconds, _HURRY_AT_MOST_EVERY_SECONDS)
+        loop = asyncio.get_running_loop()
+        self._hurry_timer = loop.call_later(seconds, self._hurry, worker, now_oldest, seconds)
 
     def _writable(self, worker: Worker) -> None:
         try:

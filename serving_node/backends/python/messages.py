@@ -38,7 +38,7 @@ Data = bytes | bytearray | memoryview
 class Batches:
     """Encoded batches: their header's part, and where the bytes go: into the datagram, or into one block."""
 
-    records: list[list[list[Any]]]
+    records: list[list[int | list[Any]]]
     payload: list[Data] = field(default_factory=list)
     placed: list[tuple[int, Data]] = field(default_factory=list)
     placed_bytes: int = 0
@@ -57,26 +57,34 @@ class RequestTable:
     """What requests look like: names of outputs; names, types, shapes and sizes of inputs. Said to a worker once.
 
     The first request of a look travels with it and its number, those after it with the number alone. A number that
-    comes with a look means that one from then on, so a full table begins anew.
+    comes with a look means that one from then on, so a full table begins anew. Looks are known by ``alike`` or, where
+    that does not hold, by what they are.
     """
 
     __slots__ = ("_looks",)
 
     def __init__(self) -> None:
-        self._looks: dict[tuple[Any, ...], _Look] = {}
+        self._looks: dict[object, _Look] = {}
 
     def find(self, request: InferenceRequest) -> tuple[_Look, int | list[Any]]:
         """Return the look of a request, and what to say of it."""
+        key = request.alike if request.alike_inputs is request.inputs else None
+        if key is not None:
+            look = self._looks.get(key)
+            if look is not None:
+                return look, look.number
         inputs = tuple([(tensor.name, tensor.datatype, tensor.shape, len(tensor.data)) for tensor in request.inputs])
         outputs = tuple([output.name for output in request.outputs])
-        look = self._looks.get((inputs, outputs))
-        if look is not None:
-            return look, look.number
+        if key is None:
+            key = inputs, outputs
+            look = self._looks.get(key)
+            if look is not None:
+                return look, look.number
         if len(self._looks) >= TABLE_ENTRIES:
             self._looks.clear()
         sizes = [size for _, _, _, size in inputs]
         look = _Look(len(self._looks), sum(sizes), tuple(_PADDING[-size & 15] for size in sizes))
-        self._looks[inputs, outputs] = look
+        self._looks[key] = look
         return look, [look.number, outputs, inputs]
 
     def forget(self) -> None:
@@ -84,22 +92,20 @@ class RequestTable:
         self._looks.clear()
 
 
-def encode_batches(batches: Sequence[Sequence[InferenceRequest]], first_handle: int, table: RequestTable) -> Batches:
-    """Return batches for a worker; their requests are known there as ``first_handle`` and the numbers after it.
+def encode_batches(batches: Sequence[Sequence[InferenceRequest]], table: RequestTable) -> Batches:
+    """Return batches for a worker.
 
     The bytes of all inputs follow each other, each at a multiple of 16 in the datagram or of 64 in a block.
     """
     encoded = Batches([])
     payload = encoded.payload
     total = 0
-    handle = first_handle
     for requests in batches:
-        records: list[list[Any]] = []
+        records: list[int | list[Any]] = []
         for request in requests:
             look, said = table.find(request)
             total += look.size
-            records.append(_record(handle, request, said))
-            handle += 1
+            records.append(_record(request, said))
             for tensor, padding in zip(request.inputs, look.paddings, strict=True):
                 payload.append(tensor.data)
                 if padding:
@@ -122,19 +128,17 @@ def _place(encoded: Batches, batches: Sequence[Sequence[InferenceRequest]]) -> N
     encoded.placed_bytes = position
 
 
-def _record(handle: int, request: InferenceRequest, said: int | list[Any]) -> list[Any]:
-    record = [
-        handle,
-        request.id,
-        request.sequence_id,
-        (1 if request.sequence_start else 0) | (2 if request.sequence_end else 0),
-        request.timeout_us,
-        parameters_text(request.parameters) if request.parameters else "",
-        said,
-    ]
+def _record(request: InferenceRequest, said: int | list[Any]) -> int | list[Any]:
+    """Return what is said of a request: its look alone when there is nothing else to say and that is known."""
+    flags = (1 if request.sequence_start else 0) | (2 if request.sequence_end else 0)
+    parameters = parameters_text(request.parameters) if request.parameters else ""
     if request.trace is not None:
-        record.append(request.trace.context())
-    return record
+        return [said, request.id, request.sequence_id, flags, request.timeout_us, parameters, request.trace.context()]
+    if parameters or flags or request.sequence_id or request.timeout_us:
+        return [said, request.id, request.sequence_id, flags, request.timeout_us, parameters]
+    if request.id:
+        return [said, request.id]
+    return said if type(said) is int else [said]
 
 
 def error_number(code: ErrorCode) -> int:
@@ -160,19 +164,19 @@ class OutputLook:
 class ResultTable:
     """What the responses of a worker look like, by the numbers that it gave."""
 
-    __slots__ = ("_looks",)
+    __slots__ = ("known",)
 
     def __init__(self) -> None:
-        self._looks: dict[int, list[OutputLook]] = {}
+        self.known: dict[int, list[OutputLook]] = {}
 
     def looks(self, said: Any) -> list[OutputLook]:
         """Return what a worker means: a number, or a list of a number and the look that it has from now on."""
         if type(said) is int:
-            return self._looks[said]
+            return self.known[said]
         number, outputs = said
         if type(number) is not int or not 0 <= number < TABLE_ENTRIES:
             raise WireError("a look that makes no sense")
-        looks = self._looks[number] = [_output_look(*output) for output in outputs]
+        looks = self.known[number] = [_output_look(*output) for output in outputs]
         return looks
 
 
@@ -213,6 +217,13 @@ class Results:
             return self._tensors(self._table.looks(said)), (_parameters(text) if text else None)
         except (TypeError, ValueError, KeyError, IndexError) as error:
             raise WireError(f"a result that makes no sense: {error}") from error
+
+    def tensors(self, number: int) -> list[Tensor]:
+        """Return the tensors of a response whose look is known."""
+        looks = self._table.known.get(number)
+        if looks is None:
+            raise WireError(f"a result that makes no sense: {number}")
+        return self._tensors(looks)
 
     def _tensors(self, looks: list[OutputLook]) -> list[Tensor]:
         tensors: list[Tensor] = []

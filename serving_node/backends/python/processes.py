@@ -23,7 +23,7 @@ from pathlib import Path
 import structlog
 
 from serving_node.backends.python.settings import worker_environment
-from serving_node.backends.python.worker.flotilla_wire import FLAG_SLOTS
+from serving_node.backends.python.worker.flotilla_wire import FLAGS_BYTES
 from serving_node.contract.errors import ErrorCode
 from serving_node.core.errors import InferenceError
 from serving_node.core.host_policy import ANYWHERE, HostPolicy
@@ -173,7 +173,7 @@ class Caretaker:
                     pass_fds=passed,
                     start_new_session=True,
                 )
-            process = WorkerProcess(popen, data, control, mmap.mmap(flags_fd, FLAG_SLOTS), folder)
+            process = WorkerProcess(popen, data, control, mmap.mmap(flags_fd, FLAGS_BYTES), folder)
         except BaseException:
             data.close()
             control.close()
@@ -259,7 +259,7 @@ def _remove_left_behind(temporary: Path) -> None:
 def flags_file() -> int:
     """Return a new memory file for the flags of a connection: one byte for each request, none set."""
     fd = os.memfd_create("flotilla-flags", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    os.ftruncate(fd, FLAG_SLOTS)
+    os.ftruncate(fd, FLAGS_BYTES)
     fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
     return fd
 

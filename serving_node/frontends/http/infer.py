@@ -305,6 +305,8 @@ class _Infer:
         request = InferenceRequest(self._model, self._version, tensors, on_response, parsed.id)
         request.refuse_decoupled = REFUSE_DECOUPLED
         request.outputs = parsed.wanted
+        if parsed.is_description:
+            request.alike = parsed
         if parsed.parameters:
             parameters.apply(request)
         exchange = self._exchange

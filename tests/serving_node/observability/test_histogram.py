@@ -59,5 +59,5 @@ def test_spans_and_deltas_give_the_buckets_back(durations: list[int]) -> None:
 
 def test_many_at_once_count_like_one_by_one() -> None:
     histogram = LatencyHistogram()
-    histogram.observe(1000, times=3)
+    histogram.observe_all([1000, 1000, 1000])
     assert histogram.snapshot().buckets == filled([1000] * 3).snapshot().buckets

@@ -205,7 +205,7 @@ class Calls:
         ]
         self._waiting[number] = take
         try:
-            self._channel.send_results(wire.CALL, fields, [(look, data, request._parameters)])
+            self._channel.send_result(wire.CALL, fields, (look, data, request._parameters))
         except BaseException:
             del self._waiting[number]
             raise

@@ -33,6 +33,11 @@ def _json_reader() -> Any:
     return lambda text: scan(text.decode(), 0)[0]
 
 
+# So many short batches are said to be over in one message, and the first of them waits no longer than that for others.
+_TOGETHER = 4
+_LONGEST_WAIT_NS = 200_000
+
+
 class Channel:
     """The worker's end of the sockets, and its blocks. ``send`` may be called from any thread."""
 
@@ -50,8 +55,12 @@ class Channel:
         self.is_one_by_one = False
         self._busy_poll_ns = 0
         self._usual_wait_ns = 0.0
-        # numbers of what responses look like
-        self._looks: dict[Any, int] = {}
+        # what responses look like: its number, and how many bytes they have
+        self._looks: dict[Any, tuple[int, int]] = {}
+        # batches that are over, which the node does not know yet, and their data: copied, as the model may change them
+        self._ended: list[Any] = []
+        self._ended_data: list[Any] = []
+        self._ended_bytes = 0
         self._to_json = _json_writer()
         self._from_json = _json_reader()
 
@@ -125,40 +134,84 @@ class Channel:
     def send(self, kind: int, fields: list[Any], data: Sequence[Any] = ()) -> None:
         """Send a message without results; perhaps with data."""
         with self._lock:
+            if self._ended:
+                self._tell_ended()
             self._send(kind, [self._map.take_freed(), self._pool.take_dropped(), None, *fields], data)
         if self._forgotten:
             self._tell_forgotten()
 
-    def send_results(self, kind: int, fields: list[Any], results: list[Any]) -> None:
-        """Send a message that ends with results.
+    def send_result(self, kind: int, fields: list[Any], result: Any) -> None:
+        """Send a message that ends with a result; see ``end_batch``."""
+        with self._lock:
+            if self._ended:
+                self._tell_ended()
+            data: list[Any] = []
+            said, _ = self._said((result,), data)
+            self._send(kind, [self._map.take_freed(), self._pool.take_dropped(), None, *fields, *said], data)
+        if self._forgotten:
+            self._tell_forgotten()
 
-        Each is None, True for a request that is to run once more, ``[text, code]``, or a tuple of the look of a
+    def end_batch(self, ready_ns: int, computed_ns: int, results: list[Any], is_last: bool) -> None:
+        """Say that a batch is over: at once when it is the last one, else perhaps together with those that follow.
+
+        Each result is None, True for a request that is to run once more, ``[text, code]``, or a tuple of the look of a
         response, its data (arrays or bytes) and its parameters.
         """
         with self._lock:
             data: list[Any] = []
-            said: list[Any] = []
-            for result in results:
-                if type(result) is not tuple:
-                    said.append(result)
-                    continue
-                look, parts, parameters = result
-                data += parts
-                number = self._looks.get(look)
-                if number is None:
-                    said.append([self._explained(look), parameters])
-                else:
-                    said.append([number, parameters] if parameters else number)
-            fields.append(said if kind == wire.BATCH else said[0])
-            self._send(kind, [self._map.take_freed(), self._pool.take_dropped(), None, *fields], data)
+            said, size = self._said(results, data)
+            ended = self._ended
+            ended += (ready_ns, computed_ns, said)
+            self._ended_bytes += size
+            if (
+                is_last
+                or self._ended_bytes > wire.INLINE_BYTES
+                or len(ended) >= 3 * _TOGETHER
+                or computed_ns - ended[1] > _LONGEST_WAIT_NS
+            ):
+                self._ended_data += data
+                self._tell_ended()
+            else:
+                self._ended_data += [part if type(part) is bytes else part.tobytes() for part in data]
         if self._forgotten:
             self._tell_forgotten()
 
-    def _explained(self, look: Any) -> list[Any]:
+    def hurry(self) -> None:
+        """Say now which batches are over."""
+        with self._lock:
+            if self._ended:
+                self._tell_ended()
+
+    def _tell_ended(self) -> None:
+        ended, data = self._ended, self._ended_data
+        self._ended, self._ended_data, self._ended_bytes = [], [], 0
+        self._send(wire.BATCHES, [self._map.take_freed(), self._pool.take_dropped(), None, ended], data)
+
+    def _said(self, results: Sequence[Any], data: list[Any]) -> tuple[list[Any], int]:
+        """Return what is said of results, and the bytes of their data, which are added to ``data``."""
+        said: list[Any] = []
+        size = 0
+        for result in results:
+            if type(result) is not tuple:
+                said.append(result)
+                continue
+            look, parts, parameters = result
+            data += parts
+            known = self._looks.get(look)
+            if known is None:
+                number, length = known = self._new_look(look)
+                said.append([[number, look], parameters])
+            else:
+                number, length = known
+                said.append([number, parameters] if parameters else number)
+            size += length
+        return said, size
+
+    def _new_look(self, look: Any) -> tuple[int, int]:
         if len(self._looks) >= wire.TABLE_ENTRIES:
             self._looks.clear()
-        number = self._looks[look] = len(self._looks)
-        return [number, look]
+        known = self._looks[look] = len(self._looks), sum(tensor[3] for tensor in look)
+        return known
 
     def forget(self, handle: int) -> None:
         """Tell the node that nothing can answer a request any more."""
@@ -176,6 +229,8 @@ class Channel:
         while self._forgotten and self._lock.acquire(blocking=False):
             try:
                 kind, number = self._forgotten.popleft()
+                if self._ended:
+                    self._tell_ended()
                 self._send(kind, [self._map.take_freed(), self._pool.take_dropped(), None, number], ())
             finally:
                 self._lock.release()

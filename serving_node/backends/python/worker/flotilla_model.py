@@ -24,6 +24,8 @@ _MASK = wire.FLAG_SLOTS - 1
 _FINAL = 1
 _INTERNAL = 1
 _INVALID_ARG = 3
+# id, sequence, flags, timeout, parameters and trace of requests of which the node says no more
+_UNSAID = ("", 0, 0, 0, "", None)
 _CANCELLED = 7
 _NOT_ITERATIVE = (
     "Request is released with TRITONSERVER_REQUEST_RELEASE_RESCHEDULE, while the model is not configured to handle such"
@@ -74,7 +76,7 @@ def completed_config(order: dict[str, Any]) -> str | None:
 
 
 def encoded(response: Any, wanted: Any) -> Any:
-    """Return a response as ``Channel.send_results`` takes it, without the tensors that nobody asked for."""
+    """Return a response as ``Channel.end_batch`` takes it, without the tensors that nobody asked for."""
     error = response._error
     if error is not None:
         return [error._message, int(error._code)]
@@ -218,27 +220,30 @@ class Model:
 
     def run_all(self, message: list[Any]) -> None:
         """Run the batches of a message, which is emptied, and answer each as soon as it is over."""
-        _, fields, payload, block = message
+        _, (handle, batches), payload, block = message
         message.clear()
-        batches = fields.pop()
         batches.reverse()
         self._position = 0
+        flags = self.flags
         while batches:
             records = batches.pop()
-            if all(self.flags[record[0] & _MASK] for record in records):
+            wire.BEGUN.pack_into(flags, wire.FLAG_SLOTS, handle)
+            handles = range(handle, handle + len(records))
+            handle += len(records)
+            if all(flags[one & _MASK] for one in handles):
                 # everybody left while the batch waited
                 for record in records:
-                    self._take_place(record, block)
+                    self._take_place(record[0] if type(record) is list else record, block)
                 now_ns = time.monotonic_ns()
-                self.channel.send_results(wire.BATCH, [now_ns, now_ns], [["", _CANCELLED] for _ in records])
+                self.channel.end_batch(now_ns, now_ns, [["", _CANCELLED] for _ in records], not batches)
                 continue
-            requests = [[self._request(record, payload, block) for record in records]]
+            requests = [[self._request(one, record, payload, block) for one, record in zip(handles, records)]]  # noqa: B905
             if not batches:
                 # views on the inputs end with the last batch, so that their block travels back with its answer
                 del payload, block
-            self._run(requests)
+            self._run(requests, not batches)
 
-    def _run(self, only: list[list[Any]]) -> None:
+    def _run(self, only: list[list[Any]], is_last: bool) -> None:
         """Run a batch, which is taken out of ``only``, and answer it. What the model did wrong fails the batch."""
         requests = only.pop()
         unreadable: list[tuple[int, str]] = []
@@ -267,7 +272,7 @@ class Model:
             self.channel.send(wire.BATCH_FAILED, [ready_ns, computed_ns, sentence])
             return
         del requests  # the last views on the inputs, if the model kept none
-        self.channel.send_results(wire.BATCH, [ready_ns, computed_ns], results)
+        self.channel.end_batch(ready_ns, computed_ns, results, is_last)
 
     def _execute(self, requests: list[Any]) -> Any:
         user = self.user
@@ -291,7 +296,7 @@ class Model:
         return None
 
     def _results(self, requests: list[Any], returned: Any) -> list[Any]:
-        """Return the results as ``Channel.send_results`` takes them."""
+        """Return the results as ``Channel.end_batch`` takes them."""
         if returned is None:
             return [None] * len(requests)
         if self._decoupled:
@@ -352,8 +357,12 @@ class Model:
 
     # -- one request
 
-    def _request(self, record: list[Any], payload: bytearray, block: Any) -> Any:
-        handle, request_id, correlation, flags, timeout, parameters, _, *trace = record
+    def _request(self, handle: int, record: Any, payload: bytearray, block: Any) -> Any:
+        said: Any = _UNSAID
+        if type(record) is list:
+            record, *said = record
+            said += _UNSAID[len(said) :]
+        request_id, correlation, flags, timeout, parameters, trace = said
         first, look = self._take_place(record, block)
         tensors = []
         inputs, data = (look.in_payload[0], payload) if block is None else (look.in_block[0], block)
@@ -368,14 +377,13 @@ class Model:
         request = pb_utils.InferenceRequest._from_wire(
             tensors, sender, request_id, correlation, self._name, self._version, flags, timeout, parameters
         )
-        if trace:
-            request._trace = pb_utils.InferenceTrace(*trace)
+        if trace is not None:
+            request._trace = pb_utils.InferenceTrace(trace)
             request._trace._handle = handle
         return request
 
-    def _take_place(self, record: list[Any], block: Any) -> tuple[int, RequestLook]:
+    def _take_place(self, said: Any, block: Any) -> tuple[int, RequestLook]:
         """Return where the bytes of the next request of a message begin, and what it looks like."""
-        said = record[6]
         if type(said) is int:
             look = self._looks[said]
         else:
@@ -388,7 +396,7 @@ class Model:
     def send(self, sender: Any, response: Any, flags: int) -> None:
         """Send one response of a request, or with None only its end. On any thread."""
         result = None if response is None else encoded(response, sender._outputs)
-        self.channel.send_results(wire.RESPONSE, [sender._handle, flags], [result])
+        self.channel.send_result(wire.RESPONSE, [sender._handle, flags], result)
 
     def finalize(self) -> None:
         """Let the model clean up."""

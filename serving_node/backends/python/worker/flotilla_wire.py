@@ -34,18 +34,21 @@ PREFIX = struct.Struct("<IHH")
 
 # What is said. Node to worker, on the first socket:
 START = 1  # [..., {module, args...}]: import the model and initialise it
-EXECUTE = 2  # [..., batches of [handle, id, sequence, flags, timeout, parameters, look, trace if any]]
+# requests are [look, id, sequence, flags, timeout, parameters, trace] each, without what is not set at the end, or but
+# the number of a look; those of all batches have handles one after the other
+EXECUTE = 2  # [..., handle of the first request, batches of requests]
 FINALIZE = 3
 COMPLETE = 4  # [..., {...}]: run auto_complete_config
 # Node to worker, on the second socket, which a thread of the worker reads:
 PROBE = 8  # [..., number]: ask the model's is_ready()
 RELEASE = 9  # [...]: nothing but freed and dropped blocks
+HURRY = 11  # [...]: say which batches are over
 # an answer to a CALL or ASK; outputs are [name, datatype, shape, size] each, null when the response has only its end;
 # of an ASK, the value stands in the place of the outputs
 ANSWER = 10  # [..., number, final, [text, code] or null, outputs, parameters]
 # Worker to node:
 STARTED = 16  # [..., error or null, {...}]
-BATCH = 17  # [..., inputs ready ns, computed ns, results]
+BATCHES = 17  # [..., inputs ready ns, computed ns, results, of each batch that is over, one after the other]
 RESPONSE = 18  # [..., handle, flags, result or null]
 LOG = 19  # [..., level, text, file, line]
 PROBED = 20  # [..., number, ready, reason]
@@ -61,11 +64,17 @@ ASK = 27  # [..., number, verb, model, more, files]: load, unload or ready; file
 METRIC = 28  # [..., question, verb, number, details]
 METRIC_DROPPED = 29  # [..., number]: of a family
 
+# How a worker ends whose interpreter has no numpy.
+NO_NUMPY = 90
+
 # How many looks of requests, and of responses, have numbers at the same time.
 TABLE_ENTRIES = 256
 
 # One byte for each request that a worker holds, at its handle modulo this: 1 when the client has left.
 FLAG_SLOTS = 65536
+# After them, by the worker: the handle of the first request of the batch that it began last.
+BEGUN = struct.Struct("<Q")
+FLAGS_BYTES = FLAG_SLOTS + BEGUN.size
 
 SPILLED = 1  # flag: the header itself lies in the block, the datagram says where
 

@@ -22,6 +22,11 @@ from typing import Any
 _HERE = str(Path(__file__).resolve().parent)
 sys.path[:] = [entry for entry in sys.path if str(Path(entry).resolve()) != _HERE]
 sys.path.insert(0, _HERE)
+try:
+    import numpy as np  # noqa: F401
+except ImportError as missing:
+    sys.stderr.write(f"{missing}\n")
+    sys.exit(90)  # flotilla_wire.NO_NUMPY, which cannot be imported without it
 import flotilla_wire as wire  # type: ignore[import-not-found]  # noqa: E402
 from flotilla_calls import Calls  # type: ignore[import-not-found]  # noqa: E402
 from flotilla_channel import Channel  # type: ignore[import-not-found]  # noqa: E402
@@ -59,6 +64,8 @@ def listen(channel: Channel, calls: Calls, probes: SimpleQueue[int]) -> None:
             calls.deliver(fields, payload, block)
         elif kind == wire.PROBE:
             probes.put(fields[0])
+        elif kind == wire.HURRY:
+            channel.hurry()
         del message, payload, block  # or the memory of an answer would stay until the next one
 
 
@@ -108,7 +115,7 @@ def main() -> None:
     for end in (data, control):
         end.set_inheritable(False)
     flags_fd = int(sys.argv[3])
-    flags = mmap.mmap(flags_fd, wire.FLAG_SLOTS, prot=mmap.PROT_READ)
+    flags = mmap.mmap(flags_fd, wire.FLAGS_BYTES)
     os.close(flags_fd)
     channel = Channel(data, control)
     channel.send(wire.LOG, [3, "the worker is there", "", 0])
@@ -119,7 +126,7 @@ def main() -> None:
             break
         kind, fields = message[:2]
         if kind == wire.EXECUTE and model is not None:
-            channel.is_one_by_one = len(fields[0]) == 1
+            channel.is_one_by_one = len(fields[1]) == 1
             model.run_all(message)
         elif kind == wire.START:
             model = start(channel, flags, fields[0])

@@ -39,13 +39,18 @@ def request_of(identity: str, tensors: list[tuple[str, bytes]], parameters: dict
     return request
 
 
-@given(st.lists(st.lists(_REQUESTS, min_size=1, max_size=3), min_size=1, max_size=3), st.integers(1, 2**40))
+@given(st.lists(st.lists(_REQUESTS, min_size=1, max_size=3), min_size=1, max_size=3), st.booleans())
 @settings(max_examples=60, deadline=None)
-def test_every_byte_arrives_where_its_look_says(messages: list[list[list[Any]]], handle: int) -> None:
+def test_every_byte_arrives_where_its_look_says(messages: list[list[list[Any]]], are_alike: bool) -> None:
     table = RequestTable()
     looks: dict[int, list[Any]] = {}
     for batches in messages:
-        encoded = encode_batches([[request_of(*one) for one in batch] for batch in batches], handle, table)
+        requests = [[request_of(*one) for one in batch] for batch in batches]
+        if are_alike:
+            for request in (request for batch in requests for request in batch):
+                request.alike = tuple((tensor.name, len(tensor.data)) for tensor in request.inputs)
+                request.alike_inputs = request.inputs
+        encoded = encode_batches(requests, table)
         header = json.loads(orjson.dumps(encoded.records))
         sent = bytearray(encoded.placed_bytes) or bytearray(b"".join(encoded.payload))
         for position, data in encoded.placed:
@@ -54,20 +59,31 @@ def test_every_byte_arrives_where_its_look_says(messages: list[list[list[Any]]],
         start = 0
         for batch, records in zip(batches, header, strict=True):
             for (identity, tensors, parameters), record in zip(batch, records, strict=True):
-                assert record[:2] == [handle, identity]
-                assert json.loads(record[5] or "{}") == parameters
-                if isinstance(record[6], list):
-                    looks[record[6][0]] = record[6][1:]
-                    number = record[6][0]
+                said, *rest = record if isinstance(record, list) else [record]
+                given_id, _, _, _, given_parameters = (*rest, *("", 0, 0, 0, "")[len(rest) :])
+                assert given_id == identity
+                assert json.loads(given_parameters or "{}") == parameters
+                if isinstance(said, list):
+                    looks[said[0]] = said[1:]
+                    number = said[0]
                 else:
-                    number = record[6]
+                    number = said
                 outputs, inputs = looks[number]
                 assert outputs == ["OUT"]
                 for (name, data), described in zip(tensors, inputs, strict=True):
                     assert described == [name, "UINT8", [len(data)], len(data)]
                     assert sent[start : start + len(data)] == data
                     start = wire.aligned(start + len(data), step)
-                handle += 1
+
+
+def test_what_requests_have_in_common_counts_only_for_the_inputs_that_were_looked_at() -> None:
+    table = RequestTable()
+    first, second = (request_of(name, [("IN", bytes(3))], {}) for name in "ab")
+    first.alike = second.alike = object()
+    first.alike_inputs, second.alike_inputs = first.inputs, second.inputs
+    assert isinstance(table.find(first)[1], list) and table.find(second)[1] == 0
+    second.inputs = [*second.inputs, Tensor("MORE", "UINT8", (1,), b"x")]
+    assert table.find(second)[1] == [1, ("OUT",), (("IN", "UINT8", (3,), 3), ("MORE", "UINT8", (1,), 1))]
 
 
 def test_a_look_is_said_once_and_again_when_the_table_was_full_or_forgotten() -> None:
