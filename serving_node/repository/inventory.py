@@ -11,6 +11,7 @@ from typing import Any
 
 import psutil
 
+from serving_node.backends.loader import ENTRY_POINTS
 from serving_node.observability.host import GpuProbe
 
 # backend -> distributions that bring it, the first one installed counts
@@ -65,6 +66,8 @@ def _backends() -> dict[str, str]:
         version = next((v for name in distributions if (v := installed_version(name))), None)
         if version is not None:
             found[backend] = version
+    for brought in importlib.metadata.entry_points(group=ENTRY_POINTS):
+        found.setdefault(brought.name, brought.dist.version if brought.dist is not None else "")
     return found
 
 

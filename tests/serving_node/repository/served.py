@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from serving_node.contract.errors import ErrorCode
 from serving_node.contract.proto import model_config_pb2
-from serving_node.core.errors import InferenceError
+from serving_node.core.errors import CodeRefusedError, InferenceError
 from serving_node.core.metadata import ModelMetadata
 from serving_node.core.request import InferenceRequest
 from serving_node.repository.loading import LoadOrder
@@ -63,7 +63,7 @@ def calls(served: ServedModel) -> list[str]:
 
 @dataclass
 class FakeLoader:
-    """Loads anything, except what ``failing`` has a reason for (by unit id, or version as text)."""
+    """Loads anything, except code without permission and what ``failing`` has a reason for (by unit id, or version)."""
 
     failing: dict[str, str] = field(default_factory=dict)
     orders: list[LoadOrder] = field(default_factory=list)
@@ -76,6 +76,8 @@ class FakeLoader:
             order.on_warming()
         if self.gate is not None:
             await self.gate.wait()
+        if order.config.backend == "python" and not order.code_permitted:
+            raise CodeRefusedError(ErrorCode.UNSUPPORTED, "it is code")
         reason = self.failing.get(order.unit or str(order.version))
         if reason:
             raise InferenceError(ErrorCode.INVALID_ARG, reason)

@@ -207,6 +207,21 @@ async def test_accept_failed_replacement_keeps_its_reason_and_the_old_unit(
     assert state.resolve("m", "", request()).unit == "u2"
 
 
+async def test_accept_code_is_refused_until_it_is_permitted(
+    boot: Boot, blob_server: BlobServer, loader: FakeLoader
+) -> None:
+    state = boot()
+    await state.restore()
+    code = make_unit(blob_server, 1, config={"name": "m", "backend": "python"})
+    await state.accept(desired(1, code))
+    failed = unit_of(await until(state, applied(1)), "u1")
+    assert failed.state is UnitState.FAILED and failed.reason is not None
+    assert (failed.reason.code, failed.reason.text) == ("code_not_permitted", "it is code")
+    await state.accept(desired(2, replace(code, code_permitted=True)))
+    observed = await until(state, applied(2))
+    assert unit_of(observed, "u1").state is UnitState.READY
+
+
 async def test_accept_replaced_unit_is_drained_closed_and_removed(
     boot: Boot, blob_server: BlobServer, loader: FakeLoader, tmp_path: Path
 ) -> None:

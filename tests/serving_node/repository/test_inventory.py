@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,15 @@ def test_take_inventory_is_json_and_imports_no_engine() -> None:
     assert taken["labels"] == {"zone": "a"}
     assert taken["memory_bytes"] > 0
     assert taken["backends"]["onnxruntime"]
+
+
+def test_take_inventory_names_backends_of_other_packages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    folder = tmp_path / "linear-2.5.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: linear\nVersion: 2.5\n")
+    (folder / "entry_points.txt").write_text("[flotilla.backends]\nlinear = linear:backend\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert inventory.take_inventory({})["backends"]["linear"] == "2.5"
 
 
 @pytest.mark.parametrize(

@@ -143,10 +143,10 @@ class ControlPlane:
         self._thread.join()
         self._server.server_close()
 
-    def unit(self, number: int, content: bytes, **config: Any) -> Unit:
+    def unit(self, number: int, content: bytes, *, path: str = "model.onnx", **config: Any) -> Unit:
         digest = hashlib.sha256(content).hexdigest()
         self.blobs[digest] = content
-        files = (FileRef("model.onnx", digest, len(content)),)
+        files = (FileRef(path, digest, len(content)),)
         document = {"backend": "onnxruntime", **config}
         return Unit(f"u{number}", number, config_digest(parse_json(document)), document, manifest_digest(files), files)
 

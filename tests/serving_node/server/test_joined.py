@@ -234,3 +234,33 @@ def test_admin_port_speaks_tls_when_it_is_not_loopback(launch: Launch, plane: Co
     trusted = ssl.create_default_context(cafile=certificate)
     url = f"https://127.0.0.1:{node.admin}/v1/healthz"
     assert httpx2.get(url, headers=headers, verify=trusted, trust_env=False).json() == {"live": True, "ready": True}
+
+
+def test_node_runs_code_only_where_the_desired_state_permits_it(launch: Launch, plane: ControlPlane) -> None:
+    node = launch()
+    eventually(lambda: plane.joins, "the node joins")
+    source = b"class TritonPythonModel:\n    def execute(self, requests):\n        return []\n"
+    tensors = (
+        [{"name": "X", "data_type": "TYPE_FP32", "dims": [1]}],
+        [{"name": "Y", "data_type": "TYPE_FP32", "dims": [1]}],
+    )
+    code = plane.unit(1, source, path="model.py", backend="python", input=tensors[0], output=tensors[1])
+    plane.put(node, desired(1, code))
+    (refused,) = plane.until_applied(node, 1).models
+    assert refused.state is UnitState.FAILED and refused.reason is not None
+    assert (refused.reason.code, refused.reason.text) == (
+        "code_not_permitted",
+        "model 'm' has code that is not permitted to run on this node: model.py (Python source)",
+    )
+    plane.put(node, desired(2, replace(code, code_permitted=True)))
+    (served,) = plane.until_applied(node, 2).models
+    assert served.state is UnitState.READY, served.reason
+
+
+def test_node_that_allows_no_code_is_not_overruled(launch: Launch, plane: ControlPlane) -> None:
+    node = launch("--allow-model-code=false")
+    eventually(lambda: plane.joins, "the node joins")
+    code = plane.unit(1, b"", path="model.pt", backend="pytorch")
+    plane.put(node, desired(1, replace(code, code_permitted=True)))
+    (refused,) = plane.until_applied(node, 1).models
+    assert refused.reason is not None and refused.reason.code == "code_not_permitted"

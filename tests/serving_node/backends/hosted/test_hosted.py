@@ -208,11 +208,12 @@ async def test_instances_that_share_live_in_one_process_and_return_to_one(
 
 
 @pytest.mark.usefixtures("probe")
-async def test_fewer_instances_are_fewer_processes(models: Models) -> None:
+async def test_fewer_instances_are_fewer_processes(models: Models, until: Callable[..., Any]) -> None:
     model = await models.load(PROBE + " instance_group [ { count: 2 } ]")
     assert len(workers()) == 2 and model.resize is not None
     await model.resize(parse_pbtxt(PROBE))
-    assert workers() == set(pids(model)) and len(workers()) == 1
+    await until(lambda: len(workers()) == 1)
+    assert workers() == set(pids(model))
     assert (await seen(models, model))["rows"] == 1
 
 
