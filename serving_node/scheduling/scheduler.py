@@ -103,6 +103,8 @@ class Scheduler:
         for instance in added:
             self._start(instance)
         with self._lock:
+            if self._sole is not None:  # while it was the only one, nobody kept this up to date
+                self._idle = [] if self._sole.busy or not self._sole.instance.usable() else [self._sole]
             self._instances = (*(one for one in self._instances if one not in removed), *added)
             resting = [one for one in self._idle if one in removed and not (isinstance(one, LoopRunner) and one.owes)]
             self._leaving.update(one for one in removed if one not in resting)

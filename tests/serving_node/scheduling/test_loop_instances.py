@@ -305,6 +305,25 @@ async def test_instance_that_leaves_answers_what_it_owes_first() -> None:
     assert old.closed and new.closed
 
 
+async def test_instance_that_is_added_takes_what_the_busy_one_cannot() -> None:
+    first, second, client = Played(), Played(), Client()
+    runner = LoopRunner("m_0_0", first)
+    scheduler = Scheduler(name="m", version=1, policy=None, instances=[runner], statistics=ModelStatistics())
+    submit(scheduler, client, "a")
+    scheduler.set_instances([LoopRunner("m_0_1", second)], [])
+    submit(scheduler, client, "b", "c")
+    assert len(first.running) == len(second.running) == 1
+    second.finish()
+    first.finish()
+    second.finish()
+    assert client.ids == ["b", "a", "c"]
+    submit(scheduler, client, "d", "e")
+    assert len(first.running) == len(second.running) == 1
+    for instance in (first, second):
+        instance.finish()
+    await scheduler.close(5.0)
+
+
 async def test_instance_that_is_being_replaced_leaves_at_once() -> None:
     old, new = Played(), Played()
     runner = LoopRunner("m_0_0", old)
