@@ -34,6 +34,10 @@ _FILES = {
 }
 
 
+# ``runtime`` of models of PyTorch that are a module in a Python file
+_PYTHON_RUNTIME = "model.py"
+
+
 def known_pair(platform: str, backend: str) -> bool:
     """Return whether platform and backend may stand together; backends without a platform of their own take any."""
     if backend not in _PLATFORM_BACKENDS.values():
@@ -53,6 +57,9 @@ def fill_backend(config: ModelConfig) -> None:
     if not config.default_model_filename:
         # models in Python may call themselves any platform
         pair = (config.backend, "" if config.backend == "python" else config.platform)
+        if pair[0] == "pytorch" and config.runtime == _PYTHON_RUNTIME:
+            config.default_model_filename = _PYTHON_RUNTIME
+            return
         config.default_model_filename = next((name for name, known in _FILES.items() if known == pair), "")
 
 

@@ -1,0 +1,1 @@
+"""Models of PyTorch: exported programs, AOTInductor packages, TorchScript, and modules from a Python file."""
