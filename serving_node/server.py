@@ -43,6 +43,7 @@ from serving_node.observability.tracing.tracer import Tracer, TracingUnavailable
 from serving_node.repository.blob_store import BlobStore
 from serving_node.repository.convergence import Limits
 from serving_node.repository.desired_state import DesiredState
+from serving_node.repository.engine_builds import EngineBuilds
 from serving_node.repository.fetcher import BlobFetcher
 from serving_node.repository.inventory import take_inventory
 from serving_node.repository.local import PollError
@@ -104,6 +105,7 @@ class _Joined:
     desired: DesiredState
     blobs: BlobStore
     fetcher: BlobFetcher
+    builds: EngineBuilds
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +204,10 @@ class Server:
         options: dict[str, dict[str, str]] = {}
         for backend, key, value in self._settings.backend_config:
             options.setdefault(backend, {})[key] = value
+        if self._settings.state_dir is not None:
+            options.setdefault("python", {}).setdefault(
+                "environment-folder", str(self._settings.state_dir / "environments")
+            )
         settings = self._settings
         return Backends(options, self._calls, settings.in_process_backends, directory=settings.backend_directory)
 
@@ -258,8 +264,17 @@ class Server:
         fetcher = BlobFetcher(blobs, base_url=membership.url, token=membership.token)
         steps = UnitSteps(blobs, fetcher, state_dir / "models")
         limits = Limits(fetches=2, loads=2)
-        desired = DesiredState(state_dir, steps, loader, node=membership.node, inventory=inventory, limits=limits)
-        return _Joined(membership, desired, blobs, fetcher)
+        desired = DesiredState(
+            state_dir,
+            steps,
+            loader,
+            node=membership.node,
+            inventory=inventory,
+            limits=limits,
+            build_log=loader.build_log,
+        )
+        builds = EngineBuilds(state_dir / "engines", blobs, GpuProbe().read)
+        return _Joined(membership, desired, blobs, fetcher, builds)
 
     def _ports(self, dataplane: DataPlane, metrics: MetricsFrontend, joined: _Joined | None) -> list[_Port]:
         settings = self._settings
@@ -274,7 +289,12 @@ class Server:
             ports.append(_Port("metrics", address, settings.metrics_port, listener.start, listener.stop))
         if joined is not None:
             admin = AdminFrontend(
-                dataplane, joined.desired, joined.blobs, self._logs.buffer, secret=joined.membership.admin_secret
+                dataplane,
+                joined.desired,
+                joined.blobs,
+                self._logs.buffer,
+                joined.builds,
+                secret=joined.membership.admin_secret,
             )
             listener, tls = admin.listener, _admin_tls(settings)
             ports.append(
@@ -429,6 +449,7 @@ class Server:
             await wait_for_inflight(repository.models, self._settings.exit_timeout_secs)
         if joined is not None:
             joined.desired.wake_waiters()
+            await joined.builds.close()
         await asyncio.gather(*(port.stop(left()) for port in self._ports_open))
         log.info("All models are stopped, unloading models")
         with contextlib.suppress(TimeoutError):

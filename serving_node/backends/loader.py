@@ -121,6 +121,11 @@ class Backends:
             for family in backend.metric_families()
         ]
 
+    def build_log(self, version_directory: Path) -> str:
+        """Return the end of what was said when a version's environment was built, empty when none was."""
+        python = self._loaded.get(("python", Host.PROCESS))
+        return "" if python is None else cast("PythonBackend", python).build_log(version_directory)
+
     def _model_file(self, name: str) -> Path | None:
         """Return the code of a backend written in Python, None when there is no such backend."""
         if self._directory is None or name in _KNOWN or name in self._registered:

@@ -92,7 +92,10 @@ class Reason(Message):
 
 @dataclass(frozen=True, slots=True)
 class ObservedUnit(Message):
-    """What the node says about one unit. ``routed`` is true while requests may reach it."""
+    """What the node says about one unit. ``routed`` is true while requests may reach it.
+
+    ``build_log``: the end of what was said when the environment of its code was built, if it has one of its own.
+    """
 
     name: str
     unit: str
@@ -105,6 +108,7 @@ class ObservedUnit(Message):
     load_seconds: float = 0.0
     manifest_digest: str = ""
     routed_weight: int = 0
+    build_log: str = ""
 
 
 @dataclass(frozen=True, slots=True)

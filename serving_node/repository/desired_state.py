@@ -63,11 +63,13 @@ class DesiredState:
         node: Callable[[], str],
         inventory: dict[str, Any] | None = None,
         limits: convergence.Limits | None = None,
+        build_log: Callable[[Path], str] = lambda _: "",
     ) -> None:
         self.table = ServingTable(routed=True)
         self._state_dir = state_dir
         self._steps = steps
         self._loader = loader
+        self._build_log = build_log
         self._node = node
         self._inventory = inventory or {}
         self._limits = limits or convergence.Limits()
@@ -360,7 +362,10 @@ class DesiredState:
         order = LoadOrder(
             record.name, unit.version, folder, config, unit.unit, warming, statistics, unit.code_permitted
         )
-        record.served = await self._loader(order)
+        try:
+            record.served = await self._loader(order)
+        finally:
+            record.build_log = self._build_log(folder)
         record.load_seconds = round(time.monotonic() - begun, 3)
         if self._stopping:
             return

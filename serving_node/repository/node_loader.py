@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from pathlib import Path
 
 from serving_node.backends.loader import Backends
 from serving_node.contract.errors import ContractError, ErrorCode
@@ -90,6 +91,10 @@ class NodeLoader:
                 await served.close()
                 raise
         return served
+
+    def build_log(self, version_directory: Path) -> str:
+        """Return the end of what was said when a version's environment was built, empty when none was."""
+        return self._backends.build_log(version_directory)
 
     def _check_limits(self, order: LoadOrder, gpu_count: int) -> None:
         try:

@@ -31,6 +31,7 @@ class UnitRecord:
     reason: Reason | None = None
     bytes_done: int = 0
     load_seconds: float = 0.0
+    build_log: str = ""
     served: ServedModel | None = None
     cancelled: threading.Event = field(default_factory=threading.Event)
 
@@ -82,4 +83,5 @@ class UnitRecord:
             load_seconds=self.load_seconds,
             manifest_digest=self.unit.manifest_digest,
             routed_weight=routed_weight,
+            build_log=self.build_log,
         )

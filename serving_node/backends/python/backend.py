@@ -14,6 +14,7 @@ import orjson
 import structlog
 
 from serving_node.backends.python.calls import LoadChain, WorkerCalls
+from serving_node.backends.python.environment_store import EnvironmentStore, PackageIndex
 from serving_node.backends.python.environments import Environments, Interpreter
 from serving_node.backends.python.instance import PythonInstance, Worker, log_message
 from serving_node.backends.python.link import Link, Message, WorkerGone
@@ -195,6 +196,9 @@ class PythonModel:
                     return message
         except WorkerGone as error:
             link.process.wait(1.0)
+            if link.process.popen.returncode == wire.NO_NUMPY:
+                sentence = f"the environment of model '{self._source.name}' has no numpy, which every worker needs"
+                raise InferenceError(ErrorCode.INVALID_ARG, sentence) from error
             log.error("python.worker_died", instance=name, reason=f"{error}; {link.process.ending()}")
             raise InferenceError(ErrorCode.INTERNAL, f"Stub process '{name}' is not healthy.") from error
 
@@ -208,7 +212,10 @@ class PythonBackend:
         self._options = python_options(options)
         self._callers = Callers(calls, LoadChain(), WaitingWorkers(), ModelMetrics())
         self._caretaker = Caretaker()
-        self._environments = Environments()
+        store = EnvironmentStore(
+            self._options.environments, PackageIndex(self._options.package_index), self._options.environment_seconds
+        )
+        self._environments = Environments(store)
 
     def open_model(self, source: ModelSource) -> PythonModel:
         """Find the file and the interpreter of a model; no process is started yet.
@@ -222,12 +229,16 @@ class PythonBackend:
         """As ``open_model``, with the code in a file that may lie elsewhere."""
         if not file.is_file():
             raise InferenceError(ErrorCode.INTERNAL, f"Python model file not found in '{file}'")
-        interpreter = self._environments.interpreter(source.config, source.directory.parent, Path(sys.executable))
+        interpreter = self._environments.interpreter(source.config, source.directory, Path(sys.executable))
         return PythonModel(source, self._caretaker, self._options, interpreter, self._callers, file)
 
     def based(self, name: str, file: Path) -> PythonBasedBackend:
         """Return a backend that is a model.py itself: its models are data for that code."""
         return PythonBasedBackend(name, file, self)
+
+    def build_log(self, version_directory: Path) -> str:
+        """Return the end of what was said when a version's environment was built, empty when none was."""
+        return self._environments.build_log(version_directory)
 
     def metric_families(self) -> list[Family]:
         """Return the metrics that models made. Safe on any thread."""

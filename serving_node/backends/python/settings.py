@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from serving_node.contract.errors import ErrorCode
 from serving_node.core.errors import InferenceError
@@ -57,6 +58,9 @@ class PythonOptions:
     initialize_seconds: float = 3600.0
     pass_environment: frozenset[str] = frozenset()
     busy_poll_ns: int = 300_000
+    package_index: str = ""
+    environments: Path = Path()
+    environment_seconds: float = 600.0
 
 
 def python_options(options: Mapping[str, str]) -> PythonOptions:
@@ -71,7 +75,21 @@ def python_options(options: Mapping[str, str]) -> PythonOptions:
         _number(options, name, 0)
     names = frozenset(name.strip() for name in options.get("pass-environment", "").split(",") if name.strip())
     busy_poll = _number(options, "busy-poll-microseconds", 300)
-    return PythonOptions(float(start), float(initialize), names, max(0, busy_poll) * 1000)
+    return PythonOptions(
+        start_seconds=float(start),
+        initialize_seconds=float(initialize),
+        pass_environment=names,
+        busy_poll_ns=max(0, busy_poll) * 1000,
+        package_index=options.get("package-index", "").strip(),
+        environments=Path(options.get("environment-folder", "") or _cache_folder()),
+        environment_seconds=float(_number(options, "environment-timeout-seconds", 600)),
+    )
+
+
+def _cache_folder() -> Path:
+    """Return where environments are kept when nobody says it."""
+    caches = os.environ.get("XDG_CACHE_HOME", "")  # noqa: TID251  this is a settings module
+    return (Path(caches) if caches else Path.home() / ".cache") / "flotilla" / "environments"
 
 
 def worker_environment(passed: frozenset[str], temporary: str) -> dict[str, str]:

@@ -62,7 +62,16 @@ async def boot(tmp_path: Path, blob_server: BlobServer, loader: FakeLoader) -> A
         store = BlobStore(tmp_path / "blobs")
         fetcher = BlobFetcher(store, base_url=lambda: blob_server.url, token=lambda: "node-token", policy=POLICY)
         steps = UnitSteps(store, fetcher, tmp_path / "models")
-        made.append(DesiredState(tmp_path, steps, loader, node=lambda: "node-1", inventory={"cpu_count": 2}))
+        made.append(
+            DesiredState(
+                tmp_path,
+                steps,
+                loader,
+                node=lambda: "node-1",
+                inventory={"cpu_count": 2},
+                build_log=lambda folder: f"built for {folder.parent.name}",
+            )
+        )
         return made[-1]
 
     yield start
@@ -99,6 +108,7 @@ async def test_accept_fetches_loads_routes_and_reports(boot: Boot, blob_server: 
     assert seen.state is UnitState.READY
     assert seen.bytes_done == seen.bytes_total == unit.files[0].size
     assert (seen.routed_weight, seen.memory_bytes, seen.manifest_digest) == (100, 1000, unit.manifest_digest)
+    assert seen.build_log == "built for u1"
     assert state.resolve("m", "", request()).unit == "u1"
     assert state.ready()
     staged = loader.orders[0].directory

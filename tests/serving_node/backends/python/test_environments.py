@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from serving_node.backends.python.environment_store import EnvironmentStore, PackageIndex
 from serving_node.backends.python.environments import Environments
 from serving_node.backends.python.settings import python_options, worker_environment
 from serving_node.contract.model_config import parse_pbtxt
@@ -17,6 +18,10 @@ from serving_node.core.errors import InferenceError
 from .conftest import Models
 
 DEFAULT = Path(sys.executable)
+
+
+def environments(folder: Path) -> Environments:
+    return Environments(EnvironmentStore(folder / "built", PackageIndex(), 60))
 
 
 def config_of(path: str) -> ModelConfig:
@@ -30,23 +35,29 @@ def make_environment(folder: Path) -> Path:
 
 
 def test_without_one_the_nodes_interpreter_runs_models(tmp_path: Path) -> None:
-    assert Environments().interpreter(parse_pbtxt('name: "m"'), tmp_path, DEFAULT).path == DEFAULT
+    assert environments(tmp_path).interpreter(parse_pbtxt('name: "m"'), tmp_path / "1", DEFAULT).path == DEFAULT
 
 
 def test_a_folder_beside_the_model(tmp_path: Path) -> None:
     make_environment(tmp_path / "env")
-    found = Environments().interpreter(config_of("$$TRITON_MODEL_DIRECTORY/env"), tmp_path, DEFAULT)
+    found = environments(tmp_path).interpreter(config_of("$$TRITON_MODEL_DIRECTORY/env"), tmp_path / "1", DEFAULT)
     assert found.path == tmp_path / "env" / "bin" / "python3"
     assert found.variables["LD_LIBRARY_PATH"] == str(tmp_path / "env" / "lib")
     found.close()
     assert found.path.exists()
 
 
+def test_a_project_of_uvs(tmp_path: Path) -> None:
+    make_environment(tmp_path / "project" / ".venv")
+    found = environments(tmp_path).interpreter(config_of(str(tmp_path / "project")), tmp_path / "1", DEFAULT)
+    assert found.path == tmp_path / "project" / ".venv" / "bin" / "python3"
+
+
 def test_an_archive_is_unpacked_and_removed_again(tmp_path: Path) -> None:
     make_environment(tmp_path / "env")
     with tarfile.open(tmp_path / "env.tar.gz", "w:gz") as archive:
         archive.add(tmp_path / "env", ".")
-    found = Environments().interpreter(config_of(str(tmp_path / "env.tar.gz")), tmp_path, DEFAULT)
+    found = environments(tmp_path).interpreter(config_of(str(tmp_path / "env.tar.gz")), tmp_path / "1", DEFAULT)
     assert found.path.exists() and found.folder is not None and tmp_path not in found.path.parents
     found.close()
     assert not found.folder and not found.path.exists()
@@ -57,7 +68,7 @@ def test_what_is_no_environment_is_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "broken.tar.gz").write_bytes(b"nothing")
     with pytest.raises(InferenceError, match=r"execution environment .* of model 'm' cannot be used"):
-        Environments().interpreter(config_of(str(tmp_path / name)), tmp_path, DEFAULT)
+        environments(tmp_path).interpreter(config_of(str(tmp_path / name)), tmp_path / "1", DEFAULT)
 
 
 async def test_a_model_runs_in_its_environment(models: Models) -> None:
