@@ -145,6 +145,19 @@ class BlobStore:
         self.touch(sha256)
         return True
 
+    def read(self, sha256: str, offset: int, size: int) -> bytes:
+        """Return a piece of a blob, empty behind its end. Blocks: call it in a thread.
+
+        Raises:
+            BlobError: not_found.
+        """
+        try:
+            with self.path(sha256).open("rb") as source:
+                source.seek(offset)
+                return source.read(size)
+        except FileNotFoundError:
+            raise BlobError("not_found", f"blob {sha256} is not here") from None
+
     def touch(self, sha256: str) -> None:
         """Mark a blob as used now; the order of eviction survives restarts through the file's time."""
         now = time.time()

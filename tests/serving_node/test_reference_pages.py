@@ -68,7 +68,7 @@ def test_grpc_page_names_every_method_and_no_other() -> None:
 
 
 async def test_admin_page_names_only_calls_that_exist() -> None:
-    admin = AdminFrontend(*cast(Any, (MagicMock(),) * 4), secret="s")
+    admin = AdminFrontend(*cast(Any, (MagicMock(),) * 5), secret="s")
     called: list[str] = []
 
     def handler(name: str) -> Any:

@@ -15,6 +15,7 @@ import orjson
 import structlog
 
 from serving_node.contract.control import Desired
+from serving_node.contract.engine_builds import BuildOrder
 from serving_node.contract.errors import ContractError, ErrorCode
 from serving_node.core.errors import InferenceError
 from serving_node.core.request import InferenceRequest, InferenceResponse
@@ -25,18 +26,21 @@ from serving_node.observability.logging import LogBuffer
 from serving_node.repository.blob_store import BlobError, BlobStore
 from serving_node.repository.desired_rules import DesiredConflictError
 from serving_node.repository.desired_state import DesiredState
+from serving_node.repository.engine_builds import EngineBuilds
 from serving_node.wire.http1 import Http1Limits, Http1Server, HttpExchange
 from serving_node.wire.listener import Listener
 
 log = structlog.get_logger(__name__)
 
 _JSON = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
+_BYTES = [(b"content-type", b"application/octet-stream"), (b"cache-control", b"no-store")]
 _LIMITS = Http1Limits(max_body_bytes=34 * 1024 * 1024)
 _MAX_JSON_BYTES = 8 * 1024 * 1024
 _MAX_POLL_SECONDS = 60.0
 _MAX_INFER_SECONDS = 60.0
 _MAX_INFER_BYTES = 2 * 1024 * 1024
 _MAX_LOG_LINES = 2000
+_MAX_PIECE_BYTES = 8 * 1024 * 1024
 _BLOB_STATUS = {"in_use": 409, "not_found": 404}
 
 Answer = tuple[int, Any]
@@ -47,12 +51,20 @@ class AdminFrontend:
     """Answers the control plane's calls. ``listener`` starts and stops it; ``secret`` is never logged."""
 
     def __init__(
-        self, dataplane: DataPlane, desired: DesiredState, blobs: BlobStore, logs: LogBuffer, *, secret: str
+        self,
+        dataplane: DataPlane,
+        desired: DesiredState,
+        blobs: BlobStore,
+        logs: LogBuffer,
+        builds: EngineBuilds,
+        *,
+        secret: str,
     ) -> None:
         self._dataplane = dataplane
         self._desired = desired
         self._blobs = blobs
         self._logs = logs
+        self._builds = builds
         self._authorization = f"Bearer {secret}".encode()
         self._tasks: set[asyncio.Task[None]] = set()
         self.listener: Listener = Http1Server(self.handle, _LIMITS, max_connections=256).listener
@@ -98,22 +110,28 @@ class AdminFrontend:
             query = dict(parse_qsl(exchange.query.decode()))
         except UnicodeDecodeError:
             return 400, {"error": "the path is not UTF-8"}
-        handlers: dict[tuple[str, str], Callable[..., Awaitable[Answer]]] = {
-            ("PUT", "desired"): self._put_desired,
-            ("GET", "observed"): self._get_observed,
-            ("GET", "logs"): self._get_logs,
-            ("GET", "blobs"): self._get_blobs,
-            ("GET", "healthz"): self._get_health,
-            ("POST", "infer"): self._post_infer,
-            ("POST", "measure"): self._post_measure,
-            ("DELETE", "blobs"): self._delete_blob,
+        # by method, first part of the path, and number of parts
+        handlers: dict[tuple[str, str, int], Callable[..., Awaitable[Answer]]] = {
+            ("PUT", "desired", 1): self._put_desired,
+            ("GET", "observed", 1): self._get_observed,
+            ("GET", "logs", 1): self._get_logs,
+            ("GET", "blobs", 1): self._get_blobs,
+            ("GET", "blobs", 2): self._get_blob,
+            ("DELETE", "blobs", 2): self._delete_blob,
+            ("GET", "healthz", 1): self._get_health,
+            ("POST", "infer", 2): self._post_infer,
+            ("POST", "measure", 2): self._post_measure,
+            ("GET", "builds", 1): self._get_builds,
+            ("POST", "builds", 1): self._post_build,
+            ("GET", "builds", 2): self._get_build,
+            ("DELETE", "builds", 2): self._delete_build,
         }
-        takes_argument = {"infer": 3, "measure": 3, "blobs": 3 if exchange.method == "DELETE" else 2}
-        if len(parts) < 2 or parts[0] != "v1" or len(parts) != takes_argument.get(parts[1], 2):
+        if len(parts) < 2 or parts[0] != "v1":
             return 404, {"error": "Not Found"}
-        handler = handlers.get((exchange.method, parts[1]))
+        place = (parts[1], len(parts) - 1)
+        handler = handlers.get((exchange.method, *place))
         if handler is None:
-            known = any(name == parts[1] for _, name in handlers)
+            known = any((name, count) == place for _, name, count in handlers)
             return (405, {"error": "Method Not Allowed"}) if known else (404, {"error": "Not Found"})
         if parts[1] != "measure" and len(exchange.body) > _MAX_JSON_BYTES:
             return 413, {"error": f"the body is larger than {_MAX_JSON_BYTES} bytes"}
@@ -141,8 +159,27 @@ class AdminFrontend:
         ]
         return 200, {"blobs": blobs, "used_bytes": self._blobs.used_bytes(), "quota_bytes": self._blobs.quota_bytes}
 
+    async def _get_blob(self, exchange: HttpExchange, query: Query, sha256: str) -> Answer:
+        """Answer with a piece of a blob: how an engine that was built here comes to the control plane."""
+        offset, size = int(_number(query, "offset", 0)), int(_number(query, "size", _MAX_PIECE_BYTES))
+        return 200, await asyncio.to_thread(self._blobs.read, sha256, offset, min(size, _MAX_PIECE_BYTES))
+
     async def _delete_blob(self, exchange: HttpExchange, query: Query, sha256: str) -> Answer:
         return 200, {"deleted": await asyncio.to_thread(self._blobs.delete, sha256)}
+
+    async def _get_builds(self, exchange: HttpExchange, query: Query) -> Answer:
+        return 200, {"builds": [status.to_json() for status in self._builds.list()]}
+
+    async def _post_build(self, exchange: HttpExchange, query: Query) -> Answer:
+        return 202, (await self._builds.start(BuildOrder.from_json(_body(exchange)))).to_json()
+
+    async def _get_build(self, exchange: HttpExchange, query: Query, identity: str) -> Answer:
+        after = int(_number(query, "after", 0)) if "after" in query else -1
+        timeout = min(_number(query, "timeout", 30), _MAX_POLL_SECONDS)
+        return 200, (await self._builds.status(identity, after, timeout)).to_json()
+
+    async def _delete_build(self, exchange: HttpExchange, query: Query, identity: str) -> Answer:
+        return 200, (await self._builds.cancel(identity)).to_json()
 
     async def _get_health(self, exchange: HttpExchange, query: Query) -> Answer:
         return 200, {"live": self._dataplane.server_live(), "ready": self._dataplane.server_ready()}
@@ -215,4 +252,7 @@ def _number(query: Query, name: str, default: float) -> float:
 
 
 def _respond(exchange: HttpExchange, status: int, document: Any, *more: tuple[bytes, bytes]) -> None:
-    exchange.respond(status, [*_JSON, *more], [orjson.dumps(document)])
+    if isinstance(document, bytes):
+        exchange.respond(status, [*_BYTES, *more], [document])
+    else:
+        exchange.respond(status, [*_JSON, *more], [orjson.dumps(document)])

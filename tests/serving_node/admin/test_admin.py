@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -19,6 +20,7 @@ from serving_node.frontends.admin.frontend import AdminFrontend
 from serving_node.observability.logging import LogBuffer
 from serving_node.repository.blob_store import BlobStore
 from serving_node.repository.desired_state import DesiredState
+from serving_node.repository.engine_builds import EngineBuilds
 from serving_node.repository.unit_steps import UnitSteps
 
 SECRET = "s3cret"
@@ -71,7 +73,8 @@ async def client(tmp_path: Path, dataplane: StubDataPlane) -> AsyncIterator[http
     logs = LogBuffer()
     for number in range(5):
         logs.append(f"line {number}")
-    frontend = AdminFrontend(dataplane, desired, store, logs, secret=SECRET)  # type: ignore[arg-type]
+    builds = EngineBuilds(tmp_path / "engines", store, list, version=lambda: "11.4.0.106")
+    frontend = AdminFrontend(dataplane, desired, store, logs, builds, secret=SECRET)  # type: ignore[arg-type]
     server = await frontend.listener.start("127.0.0.1", 0)
     base = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     headers = {"Authorization": f"Bearer {SECRET}"}
@@ -274,3 +277,29 @@ async def test_only_measure_takes_large_bodies(client: httpx2.AsyncClient, datap
     answer = await client.post("/v1/measure/m", **binary(input_of(size, shape=[size // 4]), data=bytes(size)))
     assert answer.status_code == 200
     assert (await client.put("/v1/desired", content=bytes(size))).status_code == 413
+
+
+async def test_an_engine_cannot_be_built_without_a_gpu(client: httpx2.AsyncClient) -> None:
+    order = {"files": [{"path": "model.onnx", "sha256": SHA, "size": 10}]}
+    answer = await client.post("/v1/builds", json=order)
+    assert answer.status_code == 501
+    assert answer.json()["error"] == "this node builds no engines on GPU 0: it has 0 GPUs"
+    assert (await client.get("/v1/builds")).json() == {"builds": []}
+    for method in ("GET", "DELETE"):
+        answer = await client.request(method, "/v1/builds/x")
+        assert (answer.status_code, answer.json()["error"]) == (404, "this node knows no build 'x'")
+    assert (await client.post("/v1/builds", json={"files": []})).status_code == 400
+    assert (await client.put("/v1/builds", json={})).status_code == 405
+
+
+async def test_a_blob_is_read_in_pieces(client: httpx2.AsyncClient, tmp_path: Path) -> None:
+    content = bytes(range(100))
+    sha256 = hashlib.sha256(content).hexdigest()
+    store = BlobStore(tmp_path / "blobs")
+    store.partial_path(sha256).write_bytes(content)
+    store.commit(sha256, len(content))
+    answer = await client.get(f"/v1/blobs/{sha256}?offset=10&size=5")
+    assert (answer.content, answer.headers["content-type"]) == (content[10:15], "application/octet-stream")
+    assert (await client.get(f"/v1/blobs/{sha256}?offset=100")).content == b""
+    assert (await client.get(f"/v1/blobs/{'b' * 64}")).status_code == 404
+    assert (await client.get("/v1/blobs/..%2f..%2fetc")).status_code == 404

@@ -48,6 +48,12 @@ TensorIOMode = enum.Enum("TensorIOMode", "NONE INPUT OUTPUT")
 TensorLocation = enum.Enum("TensorLocation", "DEVICE HOST")
 TensorFormat = enum.Enum("TensorFormat", "LINEAR CHW32")
 EngineStat = enum.Enum("EngineStat", "TOTAL_WEIGHTS_SIZE STRIPPED_WEIGHTS_SIZE")
+
+
+class NetworkDefinitionCreationFlag(enum.IntEnum):
+    STRONGLY_TYPED = 1
+
+
 MemoryPoolType = enum.Enum("MemoryPoolType", "WORKSPACE")
 BuilderFlag = enum.Enum("BuilderFlag", "VERSION_COMPATIBLE TF32")
 ExecutionContextAllocationStrategy = enum.Enum("ExecutionContextAllocationStrategy", "STATIC ON_PROFILE_CHANGE")
@@ -278,6 +284,16 @@ class _Network:
         return self.inputs[index]
 
 
+def _read_external(tensor: onnx.TensorProto, folder: Path) -> None:
+    """Unlike onnx's own loader this one takes files that have a second name, as TensorRT's does."""
+    if tensor.data_location == TensorProto.EXTERNAL:
+        said = {entry.key: entry.value for entry in tensor.external_data}
+        start, size = int(said.get("offset", 0)), int(said["length"])
+        tensor.raw_data = (folder / said["location"]).read_bytes()[start : start + size]
+        tensor.data_location = TensorProto.DEFAULT
+        del tensor.external_data[:]
+
+
 class _Input:
     def __init__(self, engine: ICudaEngine, name: str) -> None:
         self.name = name
@@ -300,7 +316,9 @@ class OnnxParser:
 
     def parse_from_file(self, model: str) -> bool:
         try:
-            self._network.model = onnx.load(model)
+            self._network.model = onnx.load(model, load_external_data=False)
+            for one in self._network.model.graph.initializer:
+                _read_external(one, Path(model).parent)
         except Exception:
             self._errors.append(_ParserError("Failed to parse the ONNX model."))
             return False
@@ -396,6 +414,7 @@ class Builder:
                 self._logger.log(ILogger.Severity.ERROR, "IBuilder::buildSerializedNetwork: Error Code 4: no profile")
                 return None
         monitor = config.progress_monitor
+        print("[I] chatter on standard output", flush=True)
         phases = (("Building Engine", None, 2), ("Timing", "Building Engine", 4))
         for (phase, parent, steps), _ in itertools.product(phases, range(1)):
             monitor.phase_start(phase, parent, steps)
