@@ -22,11 +22,12 @@ from benchmarks.models import MAX_BATCH, MLP_SIZES, save_mlp
 from benchmarks.options import Options
 from serving_node.backends.loader import Backends
 from serving_node.backends.onnxruntime.backend import _session_options
-from serving_node.backends.onnxruntime.settings import SessionSettings, default_threads
+from serving_node.backends.onnxruntime.settings import SessionSettings
 from serving_node.contract.model_config import parse_pbtxt
 from serving_node.core.metadata import IndexEntry
 from serving_node.core.request import InferenceRequest, InferenceResponse
 from serving_node.core.tensor import Tensor
+from serving_node.core.threads import default_threads
 from serving_node.dataplane import DataPlane
 from serving_node.scheduling.model_loader import load_served_model
 from serving_node.scheduling.served_model import ServedModel

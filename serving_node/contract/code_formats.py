@@ -6,7 +6,7 @@ only, and on a joined node only where the version has permission (``control.Unit
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import PurePosixPath
@@ -66,6 +66,17 @@ _BY_SUFFIX = {
     ".egg": CodeKind.PACKAGE,
 }
 _ENVIRONMENT_PARAMETER = "EXECUTION_ENV_PATH"
+# engine -> parameter of the model that names a library for it
+_LIBRARY_PARAMETERS = {"openvino": "CPU_EXTENSION_PATH"}
+# parameters of ONNX Runtime's TensorRT provider that name files anywhere on the node: libraries, engines, logs
+_PROVIDER_FILES = (
+    "trt_extra_plugin_lib_paths",
+    "trt_engine_cache_path",
+    "trt_engine_cache_prefix",
+    "trt_timing_cache_path",
+    "trt_ep_context_file_path",
+    "int8_calibration_table_name",
+)
 # Engines whose model file is code whatever its name is.
 _CODE_ENGINES = {"python": CodeKind.PYTHON, "pytorch": CodeKind.TORCHSCRIPT}
 
@@ -90,7 +101,7 @@ def code_parts(paths: Iterable[str], config: ModelConfig) -> tuple[CodePart, ...
     fill_backend(own)
     if own.platform == ENSEMBLE_PLATFORM or own.HasField("ensemble_scheduling"):
         return ()
-    kinds = dict.fromkeys(own.model_operations.op_library_filename, CodeKind.LIBRARY)
+    kinds = dict.fromkeys([*own.model_operations.op_library_filename, *_named_libraries(own)], CodeKind.LIBRARY)
     if own.backend not in _DATA_ENGINES:
         for path in paths:
             kind = _kind(path)
@@ -111,6 +122,16 @@ def code_list(parts: Iterable[CodePart], most: int = 5) -> str:
     named = [f"{part.path} ({CODE_TEXTS[part.kind]})" for part in parts]
     rest = f" and {len(named) - most} more" if len(named) > most else ""
     return ", ".join(named[:most]) + rest
+
+
+def _named_libraries(config: ModelConfig) -> Iterator[str]:
+    """Yield the files that parameters of a data engine name, which it would load or trust as its own."""
+    parameter = _LIBRARY_PARAMETERS.get(config.backend, "")
+    if parameter in config.parameters and config.parameters[parameter].string_value:
+        yield config.parameters[parameter].string_value
+    if config.backend == "onnxruntime":
+        for accelerator in config.optimization.execution_accelerators.gpu_execution_accelerator:
+            yield from (accelerator.parameters[key] for key in _PROVIDER_FILES if accelerator.parameters.get(key))
 
 
 def _kind(path: str) -> CodeKind | None:

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from serving_node.backends.arrays import ArrayInstance
+from serving_node.backends.onnx_file import check_onnx_file
 from serving_node.backends.onnxruntime import bfloat16
 from serving_node.backends.onnxruntime.failures import load_sentence, run_sentence
-from serving_node.backends.onnxruntime.settings import SessionSettings, prepare_environment, session_settings
+from serving_node.backends.onnxruntime.providers import providers
+from serving_node.backends.onnxruntime.settings import (
+    SessionSettings,
+    global_threads,
+    prepare_environment,
+    session_settings,
+)
 from serving_node.contract.errors import ErrorCode
 from serving_node.contract.signature import ModelSignature, TensorSignature
-from serving_node.core.backend import Device, DeviceKind, Execution, ModelSource
+from serving_node.core.backend import Device, DeviceKind, ModelSource
 from serving_node.core.errors import InferenceError
 from serving_node.core.inner_calls import InnerCalls
-from serving_node.core.ragged import RaggedRules, batch_input_arrays, join_flat, ragged_rules, scatter
-from serving_node.core.request import InferenceRequest
-from serving_node.core.rows import Array, join_rows, split_rows
-from serving_node.core.tensor import Tensor
+from serving_node.core.rows import Array
 
 prepare_environment()
 import onnxruntime as ort  # noqa: E402
@@ -46,138 +50,77 @@ _DATATYPES = {
 }
 # errors come back as exceptions; a client must not be able to fill the log with bad requests
 _ONLY_FATAL = 4
+# files of ONNX Runtime's own format, whose structure it verifies itself
+_OWN_FORMAT = ".ort"
 _GRAPH_LEVELS = {-1: "ORT_ENABLE_BASIC", 0: "ORT_ENABLE_ALL", 1: "ORT_ENABLE_EXTENDED", 2: "ORT_DISABLE_ALL"}
 
 
-class OnnxInstance:
+class OnnxInstance(ArrayInstance):
     """Runs batches on a session. Several instances may share one: sessions are safe to run concurrently."""
 
-    # name of an output -> the input by whose shapes it is cut
-    _scattered: Mapping[str, str] = {}
-
     def __init__(self, session: Any, config: ModelConfig, settings: SessionSettings) -> None:
+        signature = signature_of(session)
+        super().__init__(config, {tensor.name: tensor.datatype for tensor in signature.outputs})
         self._session = session
-        self._has_rows = config.max_batch_size > 0
-        signature = _signature(session)
-        self._datatypes = {tensor.name: tensor.datatype for tensor in signature.outputs}
         self._raw_inputs = frozenset(tensor.name for tensor in signature.inputs if tensor.datatype == "BF16")
         self._has_bfloat16 = bool(self._raw_inputs) or "BF16" in self._datatypes.values()
-        self._outputs = [output.name for output in config.output]
-        states = [state.output_name for state in config.sequence_batching.state]
-        self._outputs += [name for name in states if name not in self._outputs]
         self._options = None
         if settings.shrink_arena:
             self._options = ort.RunOptions()
             self._options.add_run_config_entry("memory.enable_memory_arena_shrinkage", settings.shrink_arena)
 
-    def execute(self, execution: Execution) -> None:
-        """Run the batch. Requests with malformed strings fail alone; an error of the engine fails all."""
-        requests = execution.requests
-        try:
-            feed = self._feed(requests)
-        except InferenceError:
-            self._execute_without_malformed(execution)
-            return
-        names = self._wanted(requests)
-        execution.inputs_ready_ns = time.monotonic_ns()
-        try:
-            if self._has_bfloat16:
-                arrays = bfloat16.run(self._session, names, feed, self._raw_inputs, self._options)
-            else:
-                arrays = self._session.run(names, feed, self._options)
-        except Exception as error:
-            raise InferenceError(ErrorCode.INTERNAL, run_sentence(str(error))) from error
-        execution.computed_ns = time.monotonic_ns()
-        execution.results.extend(self._results(requests, names, arrays))
-
     def close(self) -> None:
         """Let go of the session."""
         self._session = None
 
-    def _feed(self, requests: Sequence[InferenceRequest]) -> dict[str, Array]:
-        feed: dict[str, Array] = {}
-        # requests of a batch have the same inputs in the same order (batch_key, IoRules.check)
-        for position, first in enumerate(requests[0].inputs):
-            array = join_rows([request.inputs[position] for request in requests])
-            feed[first.name] = _texts(array, first.name) if first.datatype == "BYTES" else array
-        return feed
-
-    def _wanted(self, requests: Sequence[InferenceRequest]) -> list[str]:
-        """Return the outputs that at least one request asks for, in the config's order."""
-        wanted: set[str] = set()
-        for request in requests:
-            if not request.outputs:
-                return self._outputs
-            wanted.update([output.name for output in request.outputs])
-        return [name for name in self._outputs if name in wanted]
-
-    def _results(
-        self, requests: Sequence[InferenceRequest], names: list[str], arrays: Sequence[Array]
-    ) -> list[list[Tensor]]:
-        columns: list[list[Tensor]] = []
-        rows = [request.inputs[0].shape[0] if request.inputs else 1 for request in requests] if self._has_rows else []
-        for name, array in zip(names, arrays, strict=True):
-            if name in self._scattered:
-                columns.append(scatter(name, self._datatypes[name], array, self._scattered[name], requests))
-            elif self._has_rows:
-                columns.append(split_rows(name, self._datatypes[name], array, rows))
-            else:
-                columns.append([Tensor.from_numpy(name, array, self._datatypes[name])])
-        results = [list(tensors) for tensors in zip(*columns, strict=True)]
-        if names is not self._outputs:
-            for position, request in enumerate(requests):
-                if request.outputs:
-                    wanted = [output.name for output in request.outputs]
-                    results[position] = [tensor for tensor in results[position] if tensor.name in wanted]
-        return results
-
-    def _execute_without_malformed(self, execution: Execution) -> None:
-        results: list[list[Tensor] | InferenceError | None] = []
-        good: list[InferenceRequest] = []
-        for request in execution.requests:
-            try:
-                self._feed([request])
-                good.append(request)
-                results.append([])
-            except InferenceError as error:
-                results.append(error)
-        if good:
-            rest = Execution(good, sum(request.batch_size for request in good))
-            self.execute(rest)
-            execution.inputs_ready_ns, execution.computed_ns = rest.inputs_ready_ns, rest.computed_ns
-            answers = iter(rest.results)
-            results = [result if isinstance(result, InferenceError) else next(answers) for result in results]
-        execution.results.extend(results)
+    def _run(self, names: list[str], feed: dict[str, Array]) -> Sequence[Array]:
+        try:
+            if self._has_bfloat16:
+                return bfloat16.run(self._session, names, feed, self._raw_inputs, self._options)
+            # binding memory of ours to the outputs was measured: no faster on a CPU, where nothing is copied either way
+            arrays: Sequence[Array] = self._session.run(names, feed, self._options)
+            return arrays
+        except Exception as error:
+            raise InferenceError(ErrorCode.INTERNAL, run_sentence(str(error))) from error
 
 
-class RaggedOnnxInstance(OnnxInstance):
-    """Runs batches of requests whose shapes differ, and feeds the model what it must know about the batch."""
+class GpuInstance(OnnxInstance):
+    """Runs batches on a GPU: each input is copied to it once, each output back once."""
 
-    def __init__(self, session: Any, config: ModelConfig, settings: SessionSettings, rules: RaggedRules) -> None:
+    def __init__(self, session: Any, config: ModelConfig, settings: SessionSettings, device: tuple[str, int]) -> None:
         super().__init__(session, config, settings)
-        self._rules = rules
-        self._scattered = rules.scattered
+        self._device = device
+        self._texts = frozenset(tensor.name for tensor in signature_of(session).inputs if tensor.datatype == "BYTES")
 
-    def _feed(self, requests: Sequence[InferenceRequest]) -> dict[str, Array]:
-        feed: dict[str, Array] = {}
-        for position, first in enumerate(requests[0].inputs):
-            join = join_flat if first.name in self._rules.inputs else join_rows
-            array = join([request.inputs[position] for request in requests])
-            feed[first.name] = _texts(array, first.name) if first.datatype == "BYTES" else array
-        return feed | batch_input_arrays(self._rules.batch_inputs, requests)
+    def _run(self, names: list[str], feed: dict[str, Array]) -> Sequence[Array]:
+        try:
+            binding = self._session.io_binding()
+            for name, array in feed.items():
+                if name in self._texts:
+                    binding.bind_cpu_input(name, array)
+                else:
+                    value = ort.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(array), *self._device)
+                    binding.bind_ortvalue_input(name, value)
+            for name in names:
+                binding.bind_output(name, "cpu")
+            self._session.run_with_iobinding(binding, self._options)
+            return [value.numpy() for value in binding.get_outputs()]
+        except Exception as error:
+            raise InferenceError(ErrorCode.INTERNAL, run_sentence(str(error))) from error
 
 
 class OnnxModel:
     """An opened file. Instances on the CPU share one session, and so the weights; each GPU instance has its own."""
 
-    def __init__(self, source: ModelSource, path: Path) -> None:
-        self._name = source.name
+    def __init__(self, source: ModelSource, path: Path, *, own_threads: bool) -> None:
+        self._source = source
         self._path = path
-        self._devices = source.devices
+        self._own_threads = own_threads
+        self._external = () if path.suffix == _OWN_FORMAT else check_onnx_file(path, source.directory)
         self._sessions: dict[Device, Any] = {}
         first = source.devices[0]
         session = self._open(first, source.config)
-        self._signature = _signature(session)
+        self._signature = signature_of(session)
         datatypes = {tensor.datatype for tensor in (*self._signature.inputs, *self._signature.outputs)}
         if "BF16" in datatypes and first.kind is DeviceKind.GPU:
             raise InferenceError(ErrorCode.UNSUPPORTED, "models with BF16 inputs or outputs are served on the CPU only")
@@ -190,51 +133,66 @@ class OnnxModel:
     def create_instance(self, device: Device, config: ModelConfig, name: str) -> OnnxInstance:
         """Return an executor on ``device``."""
         settings = self._settings(device, config)
-        shares = settings.shares_session
-        if shares is None:
-            shares = device.kind is not DeviceKind.GPU
+        on_gpu = device.kind is DeviceKind.GPU
+        shares = not on_gpu if settings.shares_session is None else settings.shares_session
         session = self._sessions.get(device) if shares else self._sessions.pop(device, None)
         if session is None:
             session = self._open(device, config)
             if shares:
                 self._sessions[device] = session
-        ragged = ragged_rules(config)
-        if ragged is not None:
-            return RaggedOnnxInstance(session, config, settings, ragged)
+        if on_gpu:
+            return GpuInstance(session, config, settings, ("cuda", device.index))
         return OnnxInstance(session, config, settings)
 
     def memory_bytes(self) -> int:
         """Return an estimate: the files' size, once for each place that holds the weights."""
-        files = [self._path, *self._path.parent.glob(f"{self._path.name}*data*")]
-        return sum(file.stat().st_size for file in files if file.is_file()) * max(1, len(set(self._devices)))
+        files = [self._path, *self._external]
+        return sum(file.stat().st_size for file in files) * max(1, len(set(self._source.devices)))
 
     def close(self) -> None:
         """Let go of the shared sessions."""
         self._sessions.clear()
 
     def _settings(self, device: Device, config: ModelConfig) -> SessionSettings:
-        return session_settings(config, sum(other == device for other in self._devices))
+        instances = sum(other == device for other in self._source.devices)
+        return session_settings(config, instances, own_threads=self._own_threads)
 
     def _open(self, device: Device, config: ModelConfig) -> Any:
-        providers = _providers(device, self._name)
-        options = _session_options(self._settings(device, config))
+        in_worker = self._source.in_worker
+        wanted = providers(config, device, ort.get_available_providers(), allow_code=in_worker)
+        if device.kind is DeviceKind.GPU and hasattr(ort, "preload_dlls"):
+            ort.preload_dlls()
         try:
-            session = ort.InferenceSession(str(self._path), options, providers=providers)
+            options = _session_options(self._settings(device, config))
+            for library in _operator_libraries(self._source, config):
+                options.register_custom_ops_library(str(library))
+            # without: another provider would take over, unseen, when the first fails
+            session = ort.InferenceSession(str(self._path), options, providers=wanted, enable_fallback=0)
+        except InferenceError:
+            raise
         except Exception as error:
             sentence = load_sentence(str(error), self._path.name, ort.__version__)
             raise InferenceError(ErrorCode.INVALID_ARG, sentence) from error
-        wanted = providers[0][0] if isinstance(providers[0], tuple) else providers[0]
-        if session.get_providers()[0] != wanted:
+        missing = [name for name, _ in wanted if name not in session.get_providers()]
+        if missing:
+            place = f"GPU {device.index}" if device.kind is DeviceKind.GPU else "the CPU"
             raise InferenceError(
-                ErrorCode.UNAVAILABLE, f"ONNX Runtime could not start {wanted} on GPU {device.index} of this node"
+                ErrorCode.UNAVAILABLE, f"ONNX Runtime could not start {missing[0]} on {place} of this node"
             )
         return session
 
 
 class OnnxRuntimeBackend:
-    """Opens ONNX files."""
+    """Opens ONNX files, and files in ONNX Runtime's own format."""
 
     name = "onnxruntime"
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        threads = global_threads(options)
+        self._own_threads = threads is None
+        if threads is not None:
+            # counts only before the first session of the process
+            ort.set_global_thread_pool_sizes(threads.intra_op_threads, threads.inter_op_threads)
 
     def open_model(self, source: ModelSource) -> OnnxModel:
         """Open a version's file; blocks while the graph is optimised.
@@ -242,26 +200,22 @@ class OnnxRuntimeBackend:
         Raises:
             InferenceError: INVALID_ARG with the reason in one sentence.
         """
-        return OnnxModel(source, _model_path(source))
+        return OnnxModel(source, _model_path(source), own_threads=self._own_threads)
 
 
 def backend(options: Mapping[str, str], calls: InnerCalls) -> OnnxRuntimeBackend:
     """Return the backend."""
     ort.set_default_logger_severity(_ONLY_FATAL)
-    return OnnxRuntimeBackend()
+    return OnnxRuntimeBackend(options)
 
 
 def _model_path(source: ModelSource) -> Path:
     filename = source.config.default_model_filename or "model.onnx"
-    if len(source.config.model_operations.op_library_filename):
-        raise InferenceError(
-            ErrorCode.UNSUPPORTED, "custom operator libraries are code and cannot be loaded into the node's process"
-        )
     path = (source.directory / filename).resolve()
     if not path.is_relative_to(source.directory.resolve()):
         raise InferenceError(ErrorCode.INVALID_ARG, f"model file '{filename}' lies outside the version's folder")
     if path.is_dir():
-        path = path / filename  # a folder with the graph and its external data
+        path = path / "model.onnx"  # a folder with the graph and its external data
     if not path.is_file():
         raise InferenceError(ErrorCode.INVALID_ARG, f"unable to find '{filename}' for model '{source.name}'")
     if path.stat().st_size == 0:
@@ -269,17 +223,25 @@ def _model_path(source: ModelSource) -> Path:
     return path
 
 
-def _providers(device: Device, model: str) -> list[Any]:
-    if device.kind is not DeviceKind.GPU:
-        return ["CPUExecutionProvider"]
-    if "CUDAExecutionProvider" not in ort.get_available_providers():
+def _operator_libraries(source: ModelSource, config: ModelConfig) -> list[Path]:
+    """Return the libraries of custom operators, which are relative to the version's folder or to the model's."""
+    names = config.model_operations.op_library_filename
+    if names and not source.in_worker:
         raise InferenceError(
-            ErrorCode.INVALID_ARG,
-            f"model '{model}' asks for KIND_GPU, but the ONNX Runtime of this node has no CUDA provider",
+            ErrorCode.UNSUPPORTED, "custom operator libraries are code and cannot be loaded into the node's process"
         )
-    if hasattr(ort, "preload_dlls"):
-        ort.preload_dlls()
-    return [("CUDAExecutionProvider", {"device_id": device.index}), "CPUExecutionProvider"]
+    return [_operator_library(source, name) for name in names]
+
+
+def _operator_library(source: ModelSource, name: str) -> Path:
+    folder = source.directory.resolve().parent
+    for base in (source.directory, source.directory.parent):
+        path = (base / name).resolve()
+        if not path.is_relative_to(folder):
+            raise InferenceError(ErrorCode.INVALID_ARG, f"operator library '{name}' lies outside the model's folder")
+        if path.is_file():
+            return path
+    raise InferenceError(ErrorCode.INVALID_ARG, f"unable to find operator library '{name}' for model '{source.name}'")
 
 
 def _session_options(settings: SessionSettings) -> Any:
@@ -287,6 +249,7 @@ def _session_options(settings: SessionSettings) -> Any:
     options.log_severity_level = _ONLY_FATAL
     options.intra_op_num_threads = settings.intra_op_threads
     options.inter_op_num_threads = settings.inter_op_threads
+    options.use_per_session_threads = settings.own_threads
     options.execution_mode = (
         ort.ExecutionMode.ORT_PARALLEL if settings.parallel_execution else ort.ExecutionMode.ORT_SEQUENTIAL
     )
@@ -302,10 +265,12 @@ def _session_options(settings: SessionSettings) -> Any:
     return options
 
 
-def _signature(session: Any) -> ModelSignature:
+def signature_of(session: Any) -> ModelSignature:
+    """Return the inputs and outputs of a session."""
     return ModelSignature(
         tuple(_tensor_signature(node) for node in session.get_inputs()),
         tuple(_tensor_signature(node) for node in session.get_outputs()),
+        optional_inputs=tuple(_tensor_signature(node) for node in session.get_overridable_initializers()),
     )
 
 
@@ -316,13 +281,3 @@ def _tensor_signature(node: Any) -> TensorSignature:
         )
     shape = tuple(dim if isinstance(dim, int) and dim >= 0 else -1 for dim in node.shape or ())
     return TensorSignature(node.name, _DATATYPES[node.type], shape)
-
-
-def _texts(array: Array, name: str) -> Array:
-    """Return the elements as str: ONNX strings are UTF-8 and the Python binding takes nothing else."""
-    texts = np.empty(array.size, dtype=np.object_)
-    try:
-        texts[:] = [str(element, "utf-8") for element in array.reshape(-1).tolist()]
-    except UnicodeDecodeError:
-        raise InferenceError(ErrorCode.INVALID_ARG, f"a string of input '{name}' is not valid UTF-8") from None
-    return texts.reshape(array.shape)

@@ -12,7 +12,7 @@ from serving_node.contract.errors import ErrorCode
 from serving_node.core.errors import InferenceError
 from serving_node.core.tensor import Tensor
 from tests.serving_node import onnx_models
-from tests.serving_node.backends.test_onnxruntime import arrays, infer, load
+from tests.serving_node.backends.model_calls import arrays, infer, load
 
 CONFIG = """
 backend: "onnxruntime" max_batch_size: 8 dynamic_batching { max_queue_delay_microseconds: 200000 %s }

@@ -10,45 +10,16 @@ import pytest
 from onnx import TensorProto
 
 from serving_node.backends.loader import Backends
+from serving_node.backends.onnxruntime.backend import GpuInstance, signature_of
+from serving_node.backends.onnxruntime.settings import SessionSettings
 from serving_node.contract.errors import ErrorCode
-from serving_node.contract.model_config import ModelConfig, parse_pbtxt
+from serving_node.contract.model_config import complete, parse_pbtxt
+from serving_node.core.backend import Execution, ModelSource
 from serving_node.core.errors import InferenceError
-from serving_node.core.request import InferenceRequest, InferenceResponse, RequestedOutput
+from serving_node.core.request import InferenceRequest
 from serving_node.core.tensor import Tensor
-from serving_node.scheduling.model_loader import load_served_model
-from serving_node.scheduling.served_model import ServedModel
 from tests.serving_node import onnx_models
-
-DEADLINE = 20.0
-
-
-async def load(folder: Path, config: str | ModelConfig = 'backend: "onnxruntime"', name: str = "m") -> ServedModel:
-    parsed = parse_pbtxt(config) if isinstance(config, str) else config
-    return await load_served_model(name=name, version=1, version_dir=folder, config=parsed, backends=Backends())
-
-
-async def infer(model: ServedModel, *batches: list[Tensor], outputs: tuple[str, ...] = ()) -> list[InferenceResponse]:
-    """Send all requests in one turn of the loop and return their responses in order."""
-    responses: dict[str, InferenceResponse] = {}
-    done = asyncio.Event()
-
-    def answered(response: InferenceResponse) -> None:
-        responses[response.id] = response
-        if len(responses) == len(batches):
-            done.set()
-
-    for index, inputs in enumerate(batches):
-        request = InferenceRequest(model.name, "", inputs, answered, str(index))
-        request.outputs = [RequestedOutput(name) for name in outputs]
-        model.rules.check(request)
-        model.submit(request)
-    await asyncio.wait_for(done.wait(), DEADLINE)
-    return [responses[str(index)] for index in range(len(batches))]
-
-
-def arrays(response: InferenceResponse) -> dict[str, np.ndarray]:
-    assert response.error is None, response.error
-    return {tensor.name: tensor.as_numpy() for tensor in response.outputs}
+from tests.serving_node.backends.model_calls import arrays, infer, load
 
 
 async def test_autocompleted_model_answers_bit_equal_to_a_direct_run(tmp_path: Path) -> None:
@@ -259,14 +230,7 @@ async def test_gpu_without_provider_is_refused(tmp_path: Path) -> None:
     path = onnx_models.save_mlp(tmp_path / "1" / "model.onnx")
     config = 'backend: "onnxruntime" instance_group { kind: KIND_GPU gpus: 0 }'
     with pytest.raises(InferenceError, match="KIND_GPU, but the ONNX Runtime of this node has no CUDA provider"):
-        await load_served_model(
-            name="m",
-            version=1,
-            version_dir=path.parent,
-            config=parse_pbtxt(config),
-            backends=Backends(),
-            gpu_count=1,
-        )
+        await load(path.parent, config, gpu_count=1)
 
 
 async def test_warmup_samples_run_and_a_bad_one_fails_the_load(tmp_path: Path) -> None:
@@ -323,3 +287,84 @@ async def test_cancelled_load_frees_what_it_opened(tmp_path: Path) -> None:
 def test_unknown_backend_is_refused() -> None:
     with pytest.raises(InferenceError, match="unable to find backend library for backend 'caffe'"):
         Backends().get("caffe")
+
+
+def save_with_default(path: Path) -> Path:
+    """``y`` = ``x`` + ``bias``, FP32 [2]; ``bias`` is 10 unless it is given."""
+    float_ = TensorProto.FLOAT
+    return onnx_models.save(
+        path,
+        [onnx.helper.make_node("Add", ["x", "bias"], ["y"])],
+        [onnx_models.tensor("x", float_, [2]), onnx_models.tensor("bias", float_, [2])],
+        [onnx_models.tensor("y", float_, [2])],
+        {"bias": np.full(2, 10, np.float32)},
+    )
+
+
+SIDES = (
+    'input { name: "x" data_type: TYPE_FP32 dims: 2 } output { name: "y" data_type: TYPE_FP32 dims: 2 }'
+    ' input { name: "bias" data_type: TYPE_FP32 dims: 2 optional: %s }'
+)
+
+
+async def test_an_input_with_a_value_in_the_file_may_be_given_or_left_out(tmp_path: Path) -> None:
+    folder = save_with_default(tmp_path / "1" / "model.onnx").parent
+    model = await load(folder, 'backend: "onnxruntime" ' + SIDES % "true")
+    x, bias = (Tensor.from_numpy(name, np.ones(2, np.float32), "FP32") for name in ("x", "bias"))
+    without, with_it = await infer(model, [x], [x, bias])
+    assert arrays(without)["y"].tolist() == [11, 11]
+    assert arrays(with_it)["y"].tolist() == [2, 2]
+    await model.close()
+    completed = await load(folder)
+    assert [tensor.name for tensor in completed.metadata.inputs] == ["x"]
+    await completed.close()
+
+
+async def test_optional_inputs_that_the_file_cannot_fill_in_are_refused(tmp_path: Path) -> None:
+    folder = save_with_default(tmp_path / "1" / "model.onnx").parent
+    with pytest.raises(InferenceError, match="unable to load model 'm', configuration expects 2 inputs, model provi"):
+        await load(folder, 'backend: "onnxruntime" ' + SIDES % "false")
+    batched = onnx_models.save_mlp(tmp_path / "2" / "model.onnx").parent
+    config = (
+        'backend: "onnxruntime" max_batch_size: 4 output { name: "y" data_type: TYPE_FP32 dims: 10 }'
+        ' input { name: "x" data_type: TYPE_FP32 dims: 16 optional: true }'
+    )
+    sentence = "unable to load model 'm', optional input 'x' is not supported for models that support batching"
+    with pytest.raises(InferenceError, match=sentence):
+        await load(batched, config)
+
+
+def custom_operators(folder: Path, library: str, *, in_worker: bool) -> ModelSource:
+    onnx_models.save_mlp(folder / "model.onnx")
+    config = parse_pbtxt(f'name: "m" model_operations {{ op_library_filename: "{library}" }}')
+    return ModelSource("m", 1, folder, config, in_worker=in_worker)
+
+
+def test_operator_libraries_are_loaded_in_a_worker_only(tmp_path: Path) -> None:
+    backend = Backends().get("onnxruntime")
+    (tmp_path / "libops.so").write_bytes(b"no library")
+    with pytest.raises(InferenceError, match="custom operator libraries are code and cannot be loaded into the node's"):
+        backend.open_model(custom_operators(tmp_path / "1", "libops.so", in_worker=False))
+    # beside the version, as in the version
+    with pytest.raises(InferenceError, match=r"cannot load 'model\.onnx': .*libops\.so: file too short"):
+        backend.open_model(custom_operators(tmp_path / "1", "libops.so", in_worker=True))
+    with pytest.raises(InferenceError, match=r"unable to find operator library 'other\.so' for model 'm'"):
+        backend.open_model(custom_operators(tmp_path / "1", "other.so", in_worker=True))
+    with pytest.raises(InferenceError, match=r"operator library '\.\./\.\./x\.so' lies outside the model's folder"):
+        backend.open_model(custom_operators(tmp_path / "1", "../../x.so", in_worker=True))
+
+
+def test_bound_memory_gives_the_same_answers(tmp_path: Path) -> None:
+    path = onnx_models.save_mlp(tmp_path / "1" / "model.onnx")
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    config = complete(parse_pbtxt('name: "m"'), signature_of(session))
+    bound = GpuInstance(session, config, SessionSettings(), ("cpu", 0))
+    data = np.random.default_rng(1).standard_normal((5, 16)).astype(np.float32)
+    request = InferenceRequest("m", "", [Tensor.from_numpy("x", data, "FP32")], lambda response: None)
+    kept = []
+    for _ in range(2):
+        execution = Execution([request], 5)
+        bound.execute(execution)
+        kept.append(execution.results[0][0].as_numpy())
+    expected = session.run(["y"], {"x": data})[0]
+    assert [array.tobytes() for array in kept] == [expected.tobytes()] * 2

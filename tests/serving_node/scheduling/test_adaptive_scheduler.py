@@ -15,7 +15,7 @@ from serving_node.scheduling.adaptive_scheduler import AdaptiveScheduler
 from serving_node.scheduling.batcher import DynamicBatcher
 from serving_node.scheduling.scheduler import Scheduler
 from tests.serving_node import onnx_models
-from tests.serving_node.backends.test_onnxruntime import load
+from tests.serving_node.backends.model_calls import load
 from tests.serving_node.scheduling.test_scheduler import Client
 
 CONFIG = 'backend: "onnxruntime" max_batch_size: 8 dynamic_batching { max_queue_delay_microseconds: 500 }'

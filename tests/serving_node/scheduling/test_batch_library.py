@@ -9,7 +9,7 @@ import pytest
 from serving_node.contract.errors import ErrorCode
 from serving_node.core.errors import InferenceError
 from tests.serving_node import onnx_models
-from tests.serving_node.backends.test_onnxruntime import load
+from tests.serving_node.backends.model_calls import load
 
 CONFIG = 'backend: "onnxruntime" max_batch_size: 8 dynamic_batching { } '
 SENTENCE = "model 'm' wants a shared library to form its batches, which this node does not load"

@@ -11,7 +11,7 @@ import pytest
 from serving_node.core.request import InferenceRequest, InferenceResponse
 from serving_node.core.tensor import Tensor
 from tests.serving_node import onnx_models
-from tests.serving_node.backends.test_onnxruntime import load
+from tests.serving_node.backends.model_calls import load
 
 COUNT = 10_000
 POLICIES = {

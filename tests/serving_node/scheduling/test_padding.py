@@ -19,7 +19,7 @@ from serving_node.core.tensor import Tensor
 from serving_node.scheduling.io_rules import IoRules
 from serving_node.scheduling.padding import Padder, PaddingInstance, PaddingLoopInstance, padding
 from tests.serving_node import onnx_models
-from tests.serving_node.backends.test_onnxruntime import arrays, infer, load
+from tests.serving_node.backends.model_calls import arrays, infer, load
 from tests.serving_node.scheduling.test_loop_instances import Played
 
 CONFIG = """

@@ -14,7 +14,7 @@ from serving_node.core.request import InferenceRequest, InferenceResponse, Reque
 from serving_node.core.tensor import Tensor
 from serving_node.scheduling.served_model import ServedModel
 from tests.serving_node import onnx_models
-from tests.serving_node.backends.test_onnxruntime import arrays, load
+from tests.serving_node.backends.model_calls import arrays, load
 
 CONTROLS = "".join(
     f'control_input {{ name: "{name}" control {{ kind: CONTROL_SEQUENCE_{name} fp32_false_true: [ 0, {yes} ] }} }}'
