@@ -8,6 +8,7 @@ from serving_node.contract.proto.model_config_pb2 import ModelConfig, ModelInsta
 SEQUENCE_IDLE_MICROSECONDS = 1_000_000
 # Backends that use few threads per execution get two instances on a CPU, so that one can wait while the other works.
 _TWO_INSTANCES_ON_CPU = ("onnxruntime", "tensorflow")
+_ON_CPU_ONLY = ("openvino",)
 
 
 def normalise(config: ModelConfig, *, gpu_count: int | None = 0) -> ModelConfig:
@@ -58,6 +59,7 @@ def _fill_instance_groups(config: ModelConfig, gpu_count: int | None) -> None:
             continue
         if group.kind == ModelInstanceGroup.KIND_AUTO:
             usable = gpu_count > 0 and all(0 <= gpu < gpu_count for gpu in group.gpus)
+            usable = usable and config.backend not in _ON_CPU_ONLY
             group.kind = ModelInstanceGroup.KIND_GPU if usable else ModelInstanceGroup.KIND_CPU
         if group.count < 1:
             on_cpu = group.kind == ModelInstanceGroup.KIND_CPU
