@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import fcntl
 import logging
 import os
@@ -40,6 +39,7 @@ from serving_node.frontends.shared_memory import SharedMemory
 from serving_node.observability.host import GpuProbe, HostProbe
 from serving_node.observability.logging import LogControl, LogFormat, configure_logging
 from serving_node.observability.tracing.tracer import Tracer, TracingUnavailable, open_tracer
+from serving_node.ports import StartError, admin_tls, cannot_listen, check_ports_free, grpc_tls, http_tls
 from serving_node.repository.blob_store import BlobStore
 from serving_node.repository.convergence import Limits
 from serving_node.repository.desired_state import DesiredState
@@ -63,7 +63,6 @@ from serving_node.scheduling.turns import Turns
 from serving_node.settings import NodeSettings, cloud_environment
 from serving_node.wire.http1 import Http1Limits
 from serving_node.wire.http2 import KeepAlivePolicy
-from serving_node.wire.tls import ALPN_GRPC, ALPN_HTTP, TlsError, server_context
 
 log = structlog.get_logger(__name__)
 
@@ -78,10 +77,6 @@ _SAME_WISH_SECONDS = 1.0
 
 # Ports by which requests come: closed first at the end. Metrics and administration go on to the last.
 _ENTRANCES = ("http", "grpc")
-
-
-class StartError(Exception):
-    """The node cannot start. One sentence for the person who started it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +136,7 @@ class Server:
             StartError: a port is taken, a model cannot be loaded, the state folder is in use...
         """
         settings = self._settings
-        _check_ports_free(settings)
+        check_ports_free(settings)
         tracer = _tracer(settings)
         cache = _response_cache(settings)
         backends = self._backends()
@@ -296,7 +291,7 @@ class Server:
                 joined.builds,
                 secret=joined.membership.admin_secret,
             )
-            listener, tls = admin.listener, _admin_tls(settings)
+            listener, tls = admin.listener, admin_tls(settings)
             ports.append(
                 _Port("admin", settings.admin_address, settings.admin_port, listener.start, listener.stop, tls)
             )
@@ -317,7 +312,7 @@ class Server:
             memory=self._memory,
         )
         serve = partial(http.serve, reuse_port=settings.reuse_http_port)
-        return _Port("http", settings.http_address, settings.http_port, serve, http.stop, _http_tls(settings))
+        return _Port("http", settings.http_address, settings.http_port, serve, http.stop, http_tls(settings))
 
     def _grpc_port(self, dataplane: DataPlane) -> _Port:
         settings = self._settings
@@ -340,7 +335,7 @@ class Server:
             compression=settings.grpc_infer_response_compression_level,
         )
         serve = partial(grpc.serve, reuse_port=settings.reuse_grpc_port)
-        tls = _grpc_tls(settings)
+        tls = grpc_tls(settings)
         return _Port("grpc", settings.grpc_address, settings.grpc_port, serve, grpc.stop, tls, grpc.retire)
 
     def _endpoints(self) -> dict[str, str]:
@@ -389,7 +384,7 @@ class Server:
             try:
                 server = await port.serve(port.address, port.port, tls=port.tls)
             except OSError as error:
-                raise StartError(_cannot_listen(port.name, port.address, port.port, error)) from error
+                raise StartError(cannot_listen(port.name, port.address, port.port, error)) from error
             self._ports_open.append(port)
             if port.name in _ENTRANCES:
                 self._entrances.append(server)
@@ -554,76 +549,7 @@ def _response_cache(settings: NodeSettings) -> ResponseCache | None:
         raise StartError(str(error)) from error
 
 
-def _http_tls(settings: NodeSettings) -> ssl.SSLContext | None:
-    if not settings.http_use_ssl or settings.http_server_cert is None or settings.http_server_key is None:
-        return None
-    try:
-        return server_context(
-            settings.http_server_cert,
-            settings.http_server_key,
-            root=settings.http_root_cert,
-            mutual=settings.http_use_ssl_mutual,
-            protocols=ALPN_HTTP,
-        )
-    except TlsError as error:
-        raise StartError(str(error)) from error
-
-
 def _shared_memory(settings: NodeSettings) -> SharedMemory:
     if settings.joined:
         return SharedMemory(InferenceError(ErrorCode.UNAVAILABLE, MANAGED))
     return SharedMemory() if settings.allow_client_shm else SharedMemory.disabled()
-
-
-def _grpc_tls(settings: NodeSettings) -> ssl.SSLContext | None:
-    mutual = settings.grpc_use_ssl_mutual
-    if not (settings.grpc_use_ssl or mutual) or settings.grpc_server_cert is None or settings.grpc_server_key is None:
-        return None
-    try:
-        return server_context(
-            settings.grpc_server_cert,
-            settings.grpc_server_key,
-            root=settings.grpc_root_cert,
-            mutual=mutual,
-            protocols=ALPN_GRPC,
-        )
-    except TlsError as error:
-        raise StartError(str(error)) from error
-
-
-def _admin_tls(settings: NodeSettings) -> ssl.SSLContext | None:
-    if settings.admin_tls_cert is None or settings.admin_tls_key is None:
-        return None
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    try:
-        context.load_cert_chain(settings.admin_tls_cert, settings.admin_tls_key)
-    except (OSError, ssl.SSLError) as error:
-        raise StartError(f"cannot use the certificate {settings.admin_tls_cert}: {error}") from error
-    return context
-
-
-def _check_ports_free(settings: NodeSettings) -> None:
-    """Refuse a taken port before models are loaded, which may take minutes."""
-    reused = {"http": settings.reuse_http_port, "grpc": settings.reuse_grpc_port}
-    for name, used, address, port in (
-        ("http", settings.allow_http, settings.http_address, settings.http_port),
-        ("grpc", settings.allow_grpc, settings.grpc_address, settings.grpc_port),
-        ("metrics", settings.allow_metrics, settings.effective_metrics_address, settings.metrics_port),
-        ("admin", settings.joined, settings.admin_address, settings.admin_port),
-    ):
-        if not used or not port or reused.get(name):
-            continue
-        try:
-            family, kind, protocol, _, place = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0]
-            with socket.socket(family, kind, protocol) as probe:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                probe.bind(place)
-        except OSError as error:
-            raise StartError(_cannot_listen(name, address, port, error)) from error
-
-
-def _cannot_listen(name: str, address: str, port: int, error: OSError) -> str:
-    if error.errno == errno.EADDRINUSE:
-        return f"the {name} port {port} on {address} is taken by another process; choose one with --{name}-port"
-    return f"cannot listen on {address}:{port} for {name}: {error.strerror or error}"
