@@ -7,6 +7,7 @@ COPY console console
 COPY registry registry
 COPY workers workers
 COPY serving_node serving_node
+COPY conversion conversion
 COPY templates templates
 COPY static static
 RUN python -m venv /opt/flotilla \

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from flotilla import settings
-from flotilla.commands import deployments, models
+from flotilla.commands import bench_model, convert, deployments, models
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -106,6 +106,8 @@ for _command in (
     models.models,
     models.versions,
     models.config,
+    convert.convert,
+    bench_model.bench_model,
     deployments.deploy,
     deployments.traffic,
     deployments.rollback,

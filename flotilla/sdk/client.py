@@ -76,12 +76,14 @@ class Flotilla:
         *,
         source: Json | None = None,
         metadata: Json | None = None,
+        conversion: Json | None = None,
         progress: Callable[[str, int, int], None] | None = None,
         timeout_seconds: float = 600,
     ) -> Json:
         """Upload a version, wait for its checks, and return it with its number.
 
-        ``files`` maps the path inside the version (``model.onnx``) to the local file.
+        ``files`` maps the path inside the version (``model.onnx``) to the local file. ``conversion`` is the report of
+        ``flotilla convert`` about one of the files; the version then names what it was made from.
 
         Raises:
             ApiError: refused.
@@ -90,6 +92,8 @@ class Flotilla:
         self.ensure_model(model)
         base = f"{self._models}{model}/versions/"
         version = self._post(base, {"source": source or {}, "metadata": metadata or {}})
+        if conversion is not None:
+            self._post(f"{base}{version['id']}/conversion", {"report": conversion})
         for path, file in files.items():
             upload_file(
                 self._transport, version_id=version["id"], path=path, file=file, progress=_named(progress, path)
