@@ -7,7 +7,7 @@ from django.utils.translation import gettext as _
 
 from registry.domain.actors import Actor
 from registry.errors import NotFound
-from registry.models import ApiToken, Membership, Project, User
+from registry.models import ApiToken, Membership, Project, Role, User
 
 
 def projects_of(actor: Actor) -> QuerySet[Project]:
@@ -21,6 +21,11 @@ def projects_of(actor: Actor) -> QuerySet[Project]:
     if actor.only_project_id is not None:
         projects = projects.filter(pk=actor.only_project_id)
     return projects
+
+
+def projects_administered(actor: Actor) -> QuerySet[Project]:
+    """Return the projects in which the actor is an administrator."""
+    return projects_of(actor).filter(memberships__user=actor.user_id, memberships__role=Role.ADMIN)
 
 
 def project_get(actor: Actor, slug: str) -> Project:

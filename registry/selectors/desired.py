@@ -90,6 +90,7 @@ def _unit(name: str, route: Route) -> Unit:
         manifest_digest=route.version.manifest_digest,
         files=_files(route.version),
         keep_warm=route.role == RouteRole.HELD,
+        code_permitted=route.version.code_permitted_at is not None,
     )
 
 
@@ -103,6 +104,7 @@ def _scratch(scratch: ScratchUnit) -> DesiredModel:
         manifest_digest=scratch.version.manifest_digest,
         files=_files(scratch.version),
         keep_warm=True,
+        code_permitted=scratch.version.code_permitted_at is not None,
     )
     return DesiredModel(name=scratch.served_name, routes=(), units=(unit,))
 

@@ -49,6 +49,7 @@ _PROJECT: dict[str, tuple[str, str]] = {
     "approval.withdraw": ("admin", "write"),
     "operation.cancel": ("publisher", "write"),
     "project.members": ("admin", "admin"),
+    "project.policy": ("admin", "admin"),
     "project.tokens": ("viewer", "admin"),
 }
 _SITE: dict[str, tuple[tuple[str, ...], str]] = {
@@ -129,7 +130,7 @@ def can(actor: Actor, permission: str, obj: Any = None) -> Allowed | Denied:
     ``project.view``, ``model.write``, ``version.write``, ``version.quarantine``, ``version.measure``,
     ``version.measure_guarded`` (on nodes of environments that need approvals), ``config.write``,
     ``deployment.change``, ``deployment.traffic``, ``deployment.rollback``, ``deployment.infer``, ``approval.review``,
-    ``approval.withdraw``, ``operation.cancel``, ``project.members``, ``project.tokens``.
+    ``approval.withdraw``, ``operation.cancel``, ``project.members``, ``project.policy``, ``project.tokens``.
     Site permissions take None: ``site.view``, ``site.fleet``, ``site.environments``, ``site.users``,
     ``site.projects``.
     """

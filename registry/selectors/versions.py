@@ -54,7 +54,7 @@ def versions_visible_to(actor: Actor) -> QuerySet[ModelVersion]:
     """Return versions of the actor's projects, with model, project and author, newest first."""
     return (
         ModelVersion.objects.filter(model__project__in=projects_of(actor))
-        .select_related("model__project", "author")
+        .select_related("model__project", "author", "code_permitted_by")
         .order_by("-created_at")
     )
 
@@ -74,7 +74,8 @@ def version_by_number(model: RegisteredModel, number: int) -> ModelVersion:
     Raises:
         NotFound: there is none.
     """
-    version = model.versions.select_related("model__project", "author").filter(number=number).first()
+    versions = model.versions.select_related("model__project", "author", "code_permitted_by")
+    version = versions.filter(number=number).first()
     if version is None:
         raise NotFound(_("“%(model)s” has no version %(number)s.") % {"model": model.slug, "number": number})
     return version

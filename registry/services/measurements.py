@@ -34,6 +34,7 @@ from registry.models import (
 from registry.selectors.configs import config_latest
 from registry.selectors.fleet import fleets_of, is_reachable
 from registry.services import audit
+from registry.services.code import code_permit
 from registry.services.nodes import node_generation_raise
 from registry.services.operations import operation_create
 from registry.services.permissions import require
@@ -91,6 +92,7 @@ def measurement_start(
     with transaction.atomic():
         locked = ServingNode.objects.select_for_update(no_key=True).get(pk=node.pk)
         _require_free(locked)
+        code_permit(version=version, config=parsed, actor=actor)
         audit.record(
             actor=actor,
             action="version.measure",

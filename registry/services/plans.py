@@ -25,6 +25,7 @@ from registry.models import (
 )
 from registry.selectors.fleet import is_reachable, nodes_of, observation_of
 from registry.services.called_models import called_digests
+from registry.services.code import code_problem
 from registry.services.fields import require_served_name
 from registry.services.permissions import require
 from serving_node.contract.digests import plan_digest
@@ -203,6 +204,8 @@ def spec_resolve(*, model: RegisteredModel, spec: DeploymentSpec, deployment: De
         ValidationFailed: with one entry in ``errors`` per problem.
     """
     errors = spec_problems(spec)
+    # What runs already may go on, whatever the project says about code by now.
+    deployed = {route.key for route in DeploymentSpec.from_json(deployment.spec).routes} if deployment else set()
     served_name = _served_name(model, spec, deployment)
     routes: list[RouteSpec] = []
     versions: dict[str, ModelVersion] = {}
@@ -214,6 +217,9 @@ def spec_resolve(*, model: RegisteredModel, spec: DeploymentSpec, deployment: De
         if version is None or config is None:
             continue
         errors += _contradictions(version, config, f"{field}.config")
+        if (str(version.id), str(config.id)) not in deployed:
+            problem = code_problem(version, config)
+            errors += [{"field": f"{field}.version", "message": problem}] if problem else []
         versions[str(version.id)], configs[str(config.id)] = version, config
         routes.append(
             replace(
@@ -243,7 +249,7 @@ def _served_name(model: RegisteredModel, spec: DeploymentSpec, deployment: Deplo
 
 
 def _version(model: RegisteredModel, route: RouteSpec, field: str, errors: list[dict[str, str]]) -> ModelVersion | None:
-    version = ModelVersion.objects.filter(model=model, number=route.version).first()
+    version = ModelVersion.objects.filter(model=model, number=route.version).select_related("model__project").first()
     message = ""
     if version is None or route.version_id not in ("", str(version.id)):
         message = _("“%(model)s” has no version %(number)s.") % {"model": model.slug, "number": route.version}

@@ -28,6 +28,7 @@ from registry.models import (
     ApprovalRequest,
     ConfigRevision,
     Deployment,
+    ModelVersion,
     Operation,
     OperationQueue,
     OperationState,
@@ -38,9 +39,11 @@ from registry.models import (
 from registry.selectors.deployments import deployment_facts
 from registry.selectors.fleet import nodes_of
 from registry.services import audit
+from registry.services.code import code_permit
 from registry.services.nodes import node_generation_raise
 from registry.services.operations import operation_create, reconciled_finish, reconciled_report
 from registry.services.transition import move
+from serving_node.contract.model_config import parse_json
 
 _RECONCILE = "reconcile"
 
@@ -70,6 +73,9 @@ def spec_apply(
         raise PermissionDenied(_("A rollout needs somebody who asked for it."))
     before = deployment.spec
     spec_from = _supersede_active(deployment, actor)
+    for route in spec.routes:
+        version, config = ModelVersion.objects.get(pk=route.version_id), ConfigRevision.objects.get(pk=route.config_id)
+        code_permit(version=version, config=parse_json(config.body), actor=actor)
     _put_in_force(deployment, spec.to_json())
     operation = operation_create(
         kind="deploy",

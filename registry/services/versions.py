@@ -27,14 +27,16 @@ from registry.models import (
     VersionState,
 )
 from registry.selectors.blobs import actor_may_read
+from registry.selectors.configs import config_latest
 from registry.services import audit
 from registry.services.checks import check_finish, check_start
+from registry.services.code import code_permit
 from registry.services.configs import first_config
 from registry.services.operations import operation_create
 from registry.services.permissions import require
 from registry.services.staging import staged_remove
 from registry.services.transition import move
-from serving_node.contract.model_config import ModelConfig
+from serving_node.contract.model_config import ModelConfig, parse_json
 from serving_node.contract.signature import ModelSignature
 
 __all__ = [
@@ -205,6 +207,9 @@ def version_accept(
         )
         model.next_version = number + 1
         first_config(model=model, version=version, signature=signature, format=format, config=config)
+        served = config_latest(model)
+        if served is not None:
+            code_permit(version=version, config=parse_json(served.body), actor=Actor.system(_CHECKER))
         audit.record(
             actor=actor,
             action="version.ready",

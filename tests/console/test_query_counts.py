@@ -43,6 +43,7 @@ def addresses(served: Served) -> dict[str, str]:
         "version": f"{MODEL}versions/1/",
         "files": f"{MODEL}versions/1/files/",
         "checks": f"{MODEL}versions/1/checks/",
+        "measurements": f"{MODEL}versions/1/measurements/",
         "configs": f"{MODEL}configs/",
         "deployments": f"{PROJECT}deployments/",
         "deployment": deployment,

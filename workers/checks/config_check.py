@@ -28,9 +28,11 @@ MAX_CONFIG_BYTES = 1 << 20
 
 
 def check_config(
-    version: ModelVersion, uploaded: Path | None, signature: ModelSignature, warnings: list[str]
+    version: ModelVersion, uploaded: Path | None, paths: list[str], signature: ModelSignature, warnings: list[str]
 ) -> ModelConfig | None:
     """Return the config in the file ``uploaded`` if it is to become the model's first; it must fit.
+
+    ``paths`` are the version's files, which tell the backend where the config does not.
 
     The newest stored revision only gives a warning when it does not fit: it can be edited later.
 
@@ -49,7 +51,7 @@ def check_config(
         if uploaded is None:
             finding.summary = _("The model has no config yet; one is made from the signature.")
             return None
-        config = _read_uploaded(uploaded, version.model.slug)
+        config = read_uploaded(uploaded, paths, version.model.slug)
         problems = _contradictions(config, signature)
         finding.evidence["errors"] = problems
         if problems:
@@ -59,13 +61,18 @@ def check_config(
         return config
 
 
-def _read_uploaded(path: Path, name: str) -> ModelConfig:
+def read_uploaded(path: Path, paths: list[str], name: str) -> ModelConfig:
+    """Return an uploaded config under the model's name, with the backend that the version's files tell.
+
+    Raises:
+        VersionRejected: it cannot be read.
+    """
     if path.stat().st_size > MAX_CONFIG_BYTES:
         raise VersionRejected(_("%(name)s is larger than 1 MiB.") % {"name": CONFIG_FILE})
     try:
         config = parse_pbtxt(path.read_text("utf-8"))
         config.name = name
-        return detect_backend(config, [MODEL_FILE], model_name=name)
+        return detect_backend(config, [one for one in paths if "/" not in one], model_name=name)
     except (ContractError, UnicodeDecodeError) as error:
         raise VersionRejected(
             _("%(name)s cannot be read: %(problem)s") % {"name": CONFIG_FILE, "problem": error}

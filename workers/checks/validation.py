@@ -33,11 +33,13 @@ from registry.storage import artifact_store
 from serving_node.contract.control import FileRef
 from serving_node.contract.digests import manifest_digest
 from serving_node.contract.signature import ModelSignature
+from workers.checks.code_check import check_code
 from workers.checks.config_check import CONFIG_FILE, MODEL_FILE, check_config
 from workers.checks.formats import describe_content
 from workers.checks.onnx_file import NotOnnx, OnnxSummary, UnreadableModel, read_onnx
 from workers.checks.onnx_limits import RUNTIME, domain_name, limit_problems, operator_warnings
 from workers.checks.onnx_signature import signature_of
+from workers.checks.unopened import MODEL_FILES, check_unopened, unopened_format
 from workers.checks.verdicts import VersionRejected, check
 from workers.locks.leases import Lease
 
@@ -92,17 +94,26 @@ def _run_checks(version: ModelVersion, lease: Lease) -> int:
     files = _check_files(version, lease)
     with _local_copies(version, files, lease) as folder:
         lease.report(50, _("Reading the model"))
-        summary = _check_format(version, files, folder, warnings)
-        lease.report(70, _("Comparing with the runtime"))
-        _check_runtime(version, summary, warnings)
-        signature = _check_signature(version, summary)
-        lease.report(85, _("Comparing with the config"))
-        config = check_config(version, _config_copy(files, folder), signature, warnings)
+        given = _config_copy(files, folder)
+        format = unopened_format([file.path for file in files], given, version)
+        if format is None:
+            summary = _check_format(version, files, folder, warnings)
+            lease.report(70, _("Comparing with the runtime"))
+            _check_runtime(version, summary, warnings)
+            signature = _check_signature(version, summary)
+        else:
+            heads = {file.path: folder / str(index) for index, file in enumerate(_candidates(files))}
+            signature = check_unopened(version, format, heads, given)
+        paths = [file.path for file in files]
+        lease.report(80, _("Comparing with the config"))
+        config = check_config(version, given, paths, signature, warnings)
+        lease.report(90, _("Looking for code"))
+        check_code(version, paths, config)
     lease.check()
     return version_accept(
         version=version,
         signature=signature,
-        format=FORMAT,
+        format=format or FORMAT,
         manifest_digest=_manifest(files),
         size=sum(file.blob.size for file in files),
         warnings=warnings,
@@ -217,7 +228,10 @@ def _find_model(files: list[VersionFile], folder: Path) -> tuple[VersionFile, On
         except UnreadableModel as error:
             raise VersionRejected(str(error)) from error
     if not found:
-        raise VersionRejected(_("None of the files is an ONNX model. Other formats come later."))
+        raise VersionRejected(
+            _("None of the files is an ONNX model, nor has one of the names %(names)s.")
+            % {"names": ", ".join(MODEL_FILES)}
+        )
     if len(found) > 1:
         names = ", ".join(file.path for file, _summary in found[:5])
         raise VersionRejected(

@@ -8,11 +8,18 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from console.api.schema import paged
-from console.api.v1.serializers.accounts import MemberSerializer, MemberWrite, ProjectSerializer, ProjectWrite
+from console.api.v1.serializers.accounts import (
+    MemberSerializer,
+    MemberWrite,
+    ProjectChange,
+    ProjectSerializer,
+    ProjectWrite,
+)
 from console.api.views import ApiView
 from registry.models import User
 from registry.selectors import accounts as selectors
 from registry.services import accounts as services
+from registry.services.code import project_code_formats
 
 
 class ProjectList(ApiView):
@@ -34,6 +41,16 @@ class ProjectItem(ApiView):
     @extend_schema(summary="Read a project", responses=ProjectSerializer)
     def get(self, request: Request, project: str) -> Response:
         return Response(ProjectSerializer(self.project).data)
+
+    @extend_schema(
+        summary="Allow or forbid code in versions",
+        description="Needs the scope admin. What is deployed stays as it is.",
+        request=ProjectChange,
+        responses=ProjectSerializer,
+    )
+    def patch(self, request: Request, project: str) -> Response:
+        changed = project_code_formats(project=self.project, **self.read(ProjectChange), actor=self.actor)
+        return Response(ProjectSerializer(changed).data)
 
 
 class MemberList(ApiView):

@@ -17,11 +17,12 @@ from console.web import equivalents
 from console.web.forms import settings as forms
 from console.web.page import actor_of, add_errors, frame_of, page, permissions, render_page, user_of
 from registry.errors import NotFound, RegistryError
-from registry.models import Project, Role, User
+from registry.models import CodeFormats, Project, Role, User
 from registry.selectors import accounts as selectors
 from registry.selectors import fleet as fleet_selectors
 from registry.services import accounts as services
 from registry.services import fleet as fleet_services
+from registry.services.code import project_code_formats
 
 
 def _project(request: HttpRequest) -> Project:
@@ -214,8 +215,13 @@ def environment(request: HttpRequest, slug: str) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @page
 def projects(request: HttpRequest) -> HttpResponse:
-    """The viewer's projects; make one more."""
+    """The viewer's projects; make one more, or say whether versions of one may bring code."""
     actor = actor_of(request)
+    if request.method == "POST" and "code_formats" in request.POST:
+        project = selectors.project_get(actor, request.POST.get("project", ""))
+        project_code_formats(project=project, code_formats=request.POST["code_formats"], actor=actor)
+        messages.success(request, _("Saved. What is deployed stays as it is."))
+        return redirect("web:projects")
     form = forms.ProjectForm(request.POST or None)
     if request.method == "POST" and form.is_valid():
         try:
@@ -225,10 +231,12 @@ def projects(request: HttpRequest) -> HttpResponse:
         else:
             messages.success(request, _("Project %(name)s is made.") % {"name": made.name})
             return redirect("web:models", made.slug)
+    administered = set(selectors.projects_administered(actor))
     context = {
         "section": "projects",
         "form": form,
-        "projects": list(selectors.projects_of(actor)),
+        "projects": [(one, one in administered) for one in selectors.projects_of(actor)],
+        "code_formats": CodeFormats.choices,
         **permissions(actor, None, "site.projects"),
     }
     status = 422 if form.is_bound else 200

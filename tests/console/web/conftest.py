@@ -43,6 +43,7 @@ class Served:
                 name: f"{model}{name}/" for name in ("versions", "configs", "deployments", "metrics", "try", "activity")
             },
             "version": f"{model}versions/1/",
+            "measurements": f"{model}versions/1/measurements/",
             "config": f"{model}configs/1/",
             "config-new": f"{model}configs/new/",
             "config-text": f"{model}configs/new/?as=text",

@@ -41,9 +41,7 @@ def test_a_grid_survives_json() -> None:
     assert Grid.from_json(grid.to_json()) == grid
 
 
-@pytest.mark.parametrize(
-    ("most", "batches"), [(0, (1,)), (1, (1,)), (4, (1, 4)), (64, (1, 8, 32, 64))]
-)
+@pytest.mark.parametrize(("most", "batches"), [(0, (1,)), (1, (1,)), (4, (1, 4)), (64, (1, 8, 32, 64))])
 def test_the_usual_batches_end_at_the_largest_batch(most: int, batches: tuple[int, ...]) -> None:
     config = parse_pbtxt(f'name: "m" max_batch_size: {most}')
     assert default_batches(config) == batches

@@ -12,7 +12,9 @@ from registry.models import (
     AuditEvent,
     Deployment,
     Fleet,
+    ModelVersion,
     Operation,
+    Project,
     Rollout,
 )
 from registry.selectors.approvals import approval_get, approvals_visible_to
@@ -23,8 +25,9 @@ from registry.selectors.deployments import (
     deployments_visible_to,
 )
 from registry.selectors.desired import desired_state
-from registry.services import deployments, operations, versions
+from registry.services import configs, deployments, operations, versions
 from registry.services.rollouts import rollout_progress
+from tests.registry.conftest import World
 from tests.registry.services.test_approvals import FIRST, MODES, SPLIT, request, review, weights
 
 
@@ -407,3 +410,43 @@ def test_hints_and_events_leave_after_the_commit(
     assert ("deployment", deployment.id) in heard
     assert f"deployment:{deployment.id}" in topics
     assert f"model:{model.id}" in topics
+
+
+def test_code_is_deployed_where_the_project_allows_it_and_the_node_is_told(world: World) -> None:
+    node = world.node()
+    model = world.model()
+    version = world.ready(model)
+    ModelVersion.objects.filter(pk=version.pk).update(format="python")
+    version.files.update(path="model.py")
+    body = {
+        "backend": "python",
+        "max_batch_size": 4,
+        "input": [{"name": "x", "data_type": "TYPE_FP32", "dims": [16]}],
+        "output": [{"name": "y", "data_type": "TYPE_FP32", "dims": [4]}],
+    }
+    configs.config_create(model=model, body=body, actor=world.actor(world.carol))
+    spec = world.spec({"version": 1, "role": "live", "weight": 100})
+    Project.objects.filter(pk=world.project.pk).update(code_formats="forbid")
+    with pytest.raises(ValidationFailed, match=r"does not allow code.*model\.py") as refused:
+        world.deploy(model, world.development, spec)
+    assert refused.value.errors[0]["field"] == "routes[0].version"
+    Project.objects.filter(pk=world.project.pk).update(code_formats="allow")
+    outcome = world.deploy(model, world.development, spec)
+    [unit] = desired_state(node).models[0].units
+    version.refresh_from_db()
+    assert unit.code_permitted and version.code_permitted_by == world.carol
+    assert [file["path"] for file in version.code_files] == ["model.py"]
+    # what runs goes on, and its traffic may be moved
+    Project.objects.filter(pk=world.project.pk).update(code_formats="forbid")
+    deployments.deployment_traffic(deployment=outcome.deployment, weights={"1": 100}, actor=world.actor(world.alice))
+    assert desired_state(node).models[0].units[0].code_permitted
+
+
+def test_data_needs_no_permission(world: World) -> None:
+    node = world.node()
+    model = world.model()
+    version = world.ready(model)
+    Project.objects.filter(pk=world.project.pk).update(code_formats="forbid")
+    world.deploy(model, world.development, world.spec({"version": 1, "role": "live", "weight": 100}))
+    version.refresh_from_db()
+    assert version.code_permitted_at is None and not desired_state(node).models[0].units[0].code_permitted

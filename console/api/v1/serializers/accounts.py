@@ -6,7 +6,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from registry.models import ApiToken, Membership, Project, Role, SiteRole, User
+from registry.models import ApiToken, CodeFormats, Membership, Project, Role, SiteRole, User
 
 
 class ProjectSerializer(serializers.ModelSerializer[Project]):
@@ -14,7 +14,7 @@ class ProjectSerializer(serializers.ModelSerializer[Project]):
 
     class Meta:
         model = Project
-        fields = ["id", "slug", "name", "description", "quota_bytes", "created_at"]
+        fields = ["id", "slug", "name", "description", "quota_bytes", "code_formats", "created_at"]
 
 
 class ProjectWrite(serializers.Serializer[Any]):
@@ -23,6 +23,12 @@ class ProjectWrite(serializers.Serializer[Any]):
     slug = serializers.SlugField(max_length=63)
     name = serializers.CharField(max_length=200)
     description = serializers.CharField(required=False, allow_blank=True, default="")
+
+
+class ProjectChange(serializers.Serializer[Any]):
+    """Whether versions of the project may bring code that nodes run."""
+
+    code_formats = serializers.ChoiceField(choices=CodeFormats.choices)
 
 
 class UserSerializer(serializers.ModelSerializer[User]):

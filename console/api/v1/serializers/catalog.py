@@ -41,6 +41,7 @@ class VersionSerializer(serializers.ModelSerializer[ModelVersion]):
     model = serializers.CharField(source="model.slug", read_only=True)
     project = serializers.CharField(source="model.project.slug", read_only=True)
     author = serializers.CharField(source="author.username", read_only=True)
+    code_permitted_by = serializers.CharField(source="code_permitted_by.username", read_only=True, default=None)
 
     class Meta:
         model = ModelVersion
@@ -60,6 +61,9 @@ class VersionSerializer(serializers.ModelSerializer[ModelVersion]):
             "author",
             "created_at",
             "ready_at",
+            "code_files",
+            "code_permitted_by",
+            "code_permitted_at",
         ]
 
 

@@ -1,0 +1,49 @@
+"""Whether a project takes code: shown to all, set by its administrators, by page and API."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from django.utils import timezone
+
+from registry.models import ModelVersion, Project
+from tests.console.conftest import Cast
+from tests.console.web.conftest import Browse, Served
+
+
+def test_administrators_set_it_on_the_page(served: Served, browse: Browse) -> None:
+    alice, vera = browse("alice"), browse("vera")
+    assert "project-code-wren" in alice.get("/settings/projects/").content.decode()
+    assert "project-code-wren" not in vera.get("/settings/projects/").content.decode()
+    assert vera.post("/settings/projects/", {"project": "wren", "code_formats": "forbid"}).status_code == 403
+    assert browse("charlie").post("/settings/projects/", {"project": "wren", "code_formats": "allow"}).status_code == 404
+    alice.post("/settings/projects/", {"project": "wren", "code_formats": "forbid"})
+    assert Project.objects.get(slug="wren").code_formats == "forbid"
+    assert "Forbidden" in vera.get("/settings/projects/").content.decode()
+
+
+def test_and_through_the_api(cast: Cast, api: Callable[..., Any]) -> None:
+    address = "/api/v1/projects/wren/"
+    assert api("vera").get(address).json()["code_formats"] == "allow"
+    assert api("bob").patch(address, {"code_formats": "forbid"}).status_code == 403
+    assert api("alice").patch(address, {"code_formats": "maybe"}).status_code == 400
+    assert api("alice").patch(address, {"code_formats": "forbid"}).json()["code_formats"] == "forbid"
+    assert api("vera").get(address).json()["code_formats"] == "forbid"
+
+
+def test_a_version_says_which_files_are_code_and_who_allowed_them(
+    served: Served, browse: Browse, api: Callable[..., Any]
+) -> None:
+    page = "/p/wren/models/finch/versions/1/"
+    assert ">none<" in browse("vera").get(page).content.decode()
+    ModelVersion.objects.filter(pk=served.version.pk).update(
+        code_files=[{"path": "model.py", "why": "Python source"}],
+        code_permitted_by=served.cast.bob,
+        code_permitted_at=timezone.now(),
+    )
+    text = browse("vera").get(page).content.decode()
+    assert "model.py" in text and "Python source" in text and "allowed by bob" in text
+    document = api("vera").get("/api/v1/projects/wren/models/finch/versions/1/").json()
+    assert document["code_files"] == [{"path": "model.py", "why": "Python source"}]
+    assert document["code_permitted_by"] == "bob"
