@@ -80,8 +80,8 @@ def _serve(opened: Opened, channel: Channel, flags: mmap.mmap) -> BackendInstanc
             channel.poll_for(order["busy_poll_ns"])
             channel.send(wire.STARTED, [None, {"memory_bytes": opened.model.memory_bytes()}])
         elif kind == wire.EXECUTE and instance is not None and reader is not None:
-            handle, batches = fields
-            channel.is_one_by_one = len(batches) == 1
+            handle, batches, alone = fields
+            channel.is_one_by_one = alone == 1
             executions = reader.executions(handle, batches, payload, block)
             del payload, block
             left = len(batches)

@@ -38,8 +38,8 @@ _MESSAGES_PER_TURN = 16
 # A worker that has not answered for so long is asked whether a batch is over before the one that runs.
 _HURRY_SECONDS = 0.005
 _HURRY_AT_MOST_EVERY_SECONDS = 1.0
-# batches for which the loop may sleep, after it stayed awake for nothing
-_NAPS = 16
+# batches for which the loop may sleep, after it stayed awake for nothing or took the core from somebody
+_NAPS = 64
 _LEVELS = {0: model_log.info, 1: model_log.warning, 2: model_log.error, 3: model_log.debug}
 
 
@@ -270,8 +270,13 @@ class PythonInstance:
             self._awake_until_ns = 0
             self._naps = _NAPS
         else:
+            before_ns = time.monotonic_ns()
             os.sched_yield()
-            asyncio.get_running_loop().call_soon(self._look_again, worker)
+            if time.monotonic_ns() - before_ns > wire.YIELDED_NS:
+                self._awake_until_ns = 0
+                self._naps = _NAPS
+            else:
+                asyncio.get_running_loop().call_soon(self._look_again, worker)
 
     def _hurry(self, worker: Worker, oldest: int, waited_seconds: float) -> None:
         """Let no answer wait long for the batch after it: short batches are said to be over together."""

@@ -36,6 +36,8 @@ def _json_reader() -> Any:
 # So many short batches are said to be over in one message, and the first of them waits no longer than that for others.
 _TOGETHER = 4
 _LONGEST_WAIT_NS = 200_000
+# messages for which this process sleeps after it took the core from somebody
+_NAPS = 64
 
 
 class Channel:
@@ -51,9 +53,10 @@ class Channel:
         self._map = wire.BlockMap(writable=True)
         self._buffer = bytearray(wire.LARGEST_DATAGRAM + 4096)
         self._view = memoryview(self._buffer)
-        # Whether the node sends batches one by one: it has nothing else to do then than to wait for this process.
+        # Whether requests come one by one: nobody else needs the core then while this process waits for the next.
         self.is_one_by_one = False
         self._busy_poll_ns = 0
+        self._naps = 0
         self._usual_wait_ns = 0.0
         # what responses look like: its number, and how many bytes they have
         self._looks: dict[Any, tuple[int, int]] = {}
@@ -107,13 +110,19 @@ class Channel:
             return wire.receive_into(self.data, self._buffer)
         began_ns = now_ns = time.monotonic_ns()
         received = None
-        if self.is_one_by_one and self._usual_wait_ns < longest_ns:
+        if self._naps:
+            self._naps -= 1
+        elif self.is_one_by_one and self._usual_wait_ns < longest_ns:
             while received is None and now_ns - began_ns < longest_ns:
                 try:
                     received = wire.receive_into(self.data, self._buffer, socket.MSG_DONTWAIT)
                 except BlockingIOError:
+                    before_ns = time.monotonic_ns()
                     os.sched_yield()
-                now_ns = time.monotonic_ns()
+                    now_ns = time.monotonic_ns()
+                    if now_ns - before_ns > wire.YIELDED_NS:
+                        self._naps = _NAPS
+                        break
         if received is None:
             received = wire.receive_into(self.data, self._buffer)
             now_ns = time.monotonic_ns()

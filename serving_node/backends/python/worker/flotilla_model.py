@@ -220,7 +220,7 @@ class Model:
 
     def run_all(self, message: list[Any]) -> None:
         """Run the batches of a message, which is emptied, and answer each as soon as it is over."""
-        _, (handle, batches), payload, block = message
+        _, (handle, batches, _), payload, block = message
         message.clear()
         batches.reverse()
         self._position = 0

@@ -36,7 +36,7 @@ PREFIX = struct.Struct("<IHH")
 START = 1  # [..., {module, args...}]: import the model and initialise it
 # requests are [look, id, sequence, flags, timeout, parameters, trace] each, without what is not set at the end, or but
 # the number of a look; those of all batches have handles one after the other
-EXECUTE = 2  # [..., handle of the first request, batches of requests]
+EXECUTE = 2  # [..., handle of the first request, batches of requests, 1 while they come one by one]
 FINALIZE = 3
 COMPLETE = 4  # [..., {...}]: run auto_complete_config
 # Node to worker, on the second socket, which a thread of the worker reads:
@@ -75,6 +75,9 @@ FLAG_SLOTS = 65536
 # After them, by the worker: the handle of the first request of the batch that it began last.
 BEGUN = struct.Struct("<Q")
 FLAGS_BYTES = FLAG_SLOTS + BEGUN.size
+
+# Who gives the core away and has it back only after that long shares it: staying awake takes it from others.
+YIELDED_NS = 20_000
 
 SPILLED = 1  # flag: the header itself lies in the block, the datagram says where
 

@@ -126,7 +126,7 @@ def main() -> None:
             break
         kind, fields = message[:2]
         if kind == wire.EXECUTE and model is not None:
-            channel.is_one_by_one = len(fields[1]) == 1
+            channel.is_one_by_one = fields[2] == 1
             model.run_all(message)
         elif kind == wire.START:
             model = start(channel, flags, fields[0])
