@@ -222,3 +222,6 @@ class BackendRegistry(Protocol):
         Raises:
             InferenceError: the name is unknown, its engine is not installed, or the host is not for it.
         """
+
+    def options(self, name: str) -> Mapping[str, str]:
+        """Return what ``--backend-config`` says for a backend, and for all of them."""

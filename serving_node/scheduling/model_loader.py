@@ -21,6 +21,7 @@ from serving_node.contract.model_config import (
     validate_before_opening,
 )
 from serving_node.contract.model_config.autocomplete_python import complete_from_model
+from serving_node.contract.model_config.completion import DEFAULT_MAX_BATCH_SIZE
 from serving_node.contract.model_config.scheduling_rules import batch_library_sentence
 from serving_node.contract.proto.model_config_pb2 import ModelConfig
 from serving_node.core.backend import (
@@ -386,7 +387,7 @@ class _Loader:
         try:
             config = self._config
             if signature is not None and self._auto_complete:
-                config = complete(config, signature)
+                config = complete(config, signature, default_max_batch_size=self._default_max_batch_size())
             if self._auto_complete and isinstance(model, SelfDescribing):
                 described = model.describe(draft)
                 if described is not None:
@@ -400,6 +401,17 @@ class _Loader:
         if mismatches:
             raise InferenceError(ErrorCode.INVALID_ARG, "; ".join(mismatch.message for mismatch in mismatches))
         return config
+
+    def _default_max_batch_size(self) -> int:
+        """Return what completion sets for a model that can be batched, from ``default-max-batch-size`` if given."""
+        text = self._backends.options(self._config.backend).get("default-max-batch-size")
+        if text is None:
+            return DEFAULT_MAX_BATCH_SIZE
+        if not text.isdecimal():
+            raise InferenceError(
+                ErrorCode.INVALID_ARG, f"--backend-config: default-max-batch-size must be a number, not '{text}'"
+            )
+        return int(text)
 
     def _normalised(self, config: ModelConfig) -> ModelConfig:
         try:

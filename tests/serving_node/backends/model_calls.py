@@ -18,12 +18,17 @@ DEADLINE = 20.0
 
 
 async def load(
-    folder: Path, config: str | ModelConfig = 'backend: "onnxruntime"', name: str = "m", *, gpu_count: int = 0
+    folder: Path,
+    config: str | ModelConfig = 'backend: "onnxruntime"',
+    name: str = "m",
+    *,
+    gpu_count: int = 0,
+    **options: str,
 ) -> ServedModel:
-    """Load the version in ``folder``; ``config`` as text or message."""
+    """Load the version in ``folder``; ``config`` as text or message, ``options`` are those of all backends."""
     parsed = parse_pbtxt(config) if isinstance(config, str) else config
     return await load_served_model(
-        name=name, version=1, version_dir=folder, config=parsed, backends=Backends(), gpu_count=gpu_count
+        name=name, version=1, version_dir=folder, config=parsed, backends=Backends({"": options}), gpu_count=gpu_count
     )
 
 

@@ -36,6 +36,21 @@ async def test_autocompleted_model_answers_bit_equal_to_a_direct_run(tmp_path: P
     await model.close()
 
 
+@pytest.mark.parametrize(("text", "size"), [("16", 16), ("1", 1), ("0", 0)])
+async def test_completion_sets_the_batch_size_of_the_command_line(tmp_path: Path, text: str, size: int) -> None:
+    folder = onnx_models.save_mlp(tmp_path / "1" / "model.onnx").parent
+    model = await load(folder, **{"default-max-batch-size": text})
+    assert (model.config.max_batch_size, model.config.HasField("dynamic_batching")) == (size, size > 1)
+    assert list(model.config.input[0].dims) == ([16] if size else [-1, 16])
+    await model.close()
+
+
+async def test_a_batch_size_of_the_command_line_must_be_a_number(tmp_path: Path) -> None:
+    folder = onnx_models.save_mlp(tmp_path / "1" / "model.onnx").parent
+    with pytest.raises(InferenceError, match="default-max-batch-size must be a number, not 'many'"):
+        await load(folder, **{"default-max-batch-size": "many"})
+
+
 async def test_requests_are_batched_and_split_bit_equal(tmp_path: Path) -> None:
     path = onnx_models.save_mlp(tmp_path / "1" / "model.onnx")
     config = 'backend: "onnxruntime" max_batch_size: 16 dynamic_batching { } instance_group { count: 1 kind: KIND_CPU }'
