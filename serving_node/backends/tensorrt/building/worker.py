@@ -13,9 +13,10 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from serving_node.backends.tensorrt.building.builder import build_engine
 from serving_node.backends.tensorrt.cuda import CudaError, cudart
@@ -38,14 +39,10 @@ class Job(Message):
     gpu: int
 
 
-def run(job: Job, out: IO[str], stopped: threading.Event, trt: Any = None) -> None:
-    """Build, telling ``out``. ``stopped`` set: give up at TensorRT's next step."""
+def run(job: Job, tell: Callable[[dict[str, Any]], None], stopped: threading.Event, trt: Any = None) -> None:
+    """Build, telling progress and, last, the outcome. ``stopped`` set: give up at TensorRT's next step."""
     lock = threading.Lock()
     last: tuple[int, str] = (-1, "")
-
-    def tell(document: dict[str, Any]) -> None:
-        out.write(json.dumps(document) + "\n")
-        out.flush()
 
     def told(fraction: float, phase: str) -> None:
         nonlocal last
@@ -83,9 +80,12 @@ def main(trt: Any = None) -> None:
         sys.stdin.read()
         stopped.set()
 
+    def tell(document: dict[str, Any]) -> None:
+        out.write(json.dumps(document) + "\n")
+        out.flush()
+
     threading.Thread(target=watch, daemon=True).start()
-    run(job, out, stopped, trt)
-    out.flush()
+    run(job, tell, stopped, trt)
     os._exit(0)  # the thread that watches still reads
 
 
