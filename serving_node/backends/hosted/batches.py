@@ -53,34 +53,40 @@ class RequestReader:
         self._flags = flags
         self._has_rows = has_rows
         self._looks: dict[int, _Look] = {}
+        # where the bytes of the next request of a message begin
+        self._position = 0
 
     def executions(self, handle: int, batches: list[Any], payload: bytearray, block: Any) -> Iterator[Execution]:
         """Yield the batches of one message, each when it is begun. ``handle`` is that of the first request.
 
         Tensors are views on the message's payload or block, which nothing else keeps.
         """
-        data: memoryview | None = memoryview(payload if block is None else block)
+        held = [memoryview(payload if block is None else block)]
         is_block = block is not None
         del payload, block
-        position = 0
+        self._position = 0
         for place, records in enumerate(batches):
-            assert data is not None
-            requests: list[InferenceRequest] = []
             BEGUN.pack_into(self._flags, FLAG_SLOTS, handle)
-            for record in records:
-                said, *more = record if type(record) is list else [record]
-                look = self._look(said)
-                places, size = look.in_block if is_block else look.in_payload
-                inputs = [
-                    Tensor(name, datatype, shape, data[position + start : position + end])
-                    for name, datatype, shape, start, end in places
-                ]
-                position += size
-                requests.append(self._request(handle, more, look, inputs))
-                handle += 1
-            if place == len(batches) - 1:
-                data = None
-            yield Execution(requests, sum(request.batch_size for request in requests))
+            # nothing here may hold the memory while the last batch runs
+            is_last = place == len(batches) - 1
+            yield self._execution(handle, records, held.pop() if is_last else held[0], is_block=is_block)
+            handle += len(records)
+
+    def _execution(self, handle: int, records: Sequence[Any], data: memoryview, *, is_block: bool) -> Execution:
+        requests: list[InferenceRequest] = []
+        for record in records:
+            said, *more = record if type(record) is list else [record]
+            look = self._look(said)
+            places, size = look.in_block if is_block else look.in_payload
+            position = self._position
+            inputs = [
+                Tensor(name, datatype, shape, data[position + start : position + end])
+                for name, datatype, shape, start, end in places
+            ]
+            self._position = position + size
+            requests.append(self._request(handle, more, look, inputs))
+            handle += 1
+        return Execution(requests, sum(request.batch_size for request in requests))
 
     def _look(self, said: Any) -> _Look:
         if type(said) is int:

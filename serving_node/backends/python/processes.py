@@ -22,6 +22,7 @@ from pathlib import Path
 
 import structlog
 
+from serving_node.backends.python.guard import GUARD
 from serving_node.backends.python.settings import worker_environment
 from serving_node.backends.python.worker.flotilla_wire import FLAGS_BYTES
 from serving_node.contract.errors import ErrorCode
@@ -111,6 +112,7 @@ class WorkerProcess:
         self.control.close()
         os.close(self.pidfd)
         shutil.rmtree(self._folder, ignore_errors=True)
+        GUARD.drop(self.pid)
 
 
 class Caretaker:
@@ -173,6 +175,7 @@ class Caretaker:
                     pass_fds=passed,
                     start_new_session=True,
                 )
+            GUARD.add(popen.pid, folder)
             process = WorkerProcess(popen, data, control, mmap.mmap(flags_fd, FLAGS_BYTES), folder)
         except BaseException:
             data.close()

@@ -159,3 +159,13 @@ async def test_code_that_is_not_permitted_is_not_loaded(models: Models) -> None:
         "model 'm' has code that is not permitted to run on this node: model.py (Python source)"
     )
     assert refused.value.code is ErrorCode.UNSUPPORTED and not mark.exists()
+
+
+async def test_memory_of_inputs_comes_back_with_the_answer(models: Models) -> None:
+    group = "instance_group [ { count: 1 kind: KIND_CPU } ]"
+    config = f'backend: "onnxruntime" max_batch_size: 9000 {group} {THREAD.replace("thread", "process")}'
+    model = await models.load(config, files={"model.onnx": _onnx()})
+    (runner,) = model.scheduler._instances  # type: ignore[attr-defined]
+    for rows in (3000, 9000, 3000):
+        await models.submit(model, np.ones((rows, 4), np.float32)).array()
+        assert runner.instance._worker.link.blocks_in_use[0] == 0

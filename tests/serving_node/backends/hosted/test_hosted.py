@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from structlog.testing import capture_logs
 
-from serving_node.backends.hosted.backend import HostedInstance
 from serving_node.backends.loader import Backends
+from serving_node.backends.python.instance import PythonInstance
 from serving_node.contract.errors import ErrorCode
 from serving_node.contract.model_config import parse_pbtxt
 from serving_node.core.errors import InferenceError
@@ -43,7 +43,7 @@ async def seen(models: Models, model: ServedModel, **more: Any) -> dict[str, Any
 def pids(model: ServedModel) -> list[int]:
     found = []
     for runner in model.scheduler._instances:  # type: ignore[attr-defined]
-        assert isinstance(runner.instance, HostedInstance)
+        assert isinstance(runner.instance, PythonInstance)
         worker = runner.instance._worker
         assert worker is not None
         found.append(worker.link.process.pid)
