@@ -16,13 +16,15 @@ from benchmarks.options import Options
 BENCHMARKS = {
     "scheduler": "the pure batcher with many queued requests, over itself with few",
     "engine": "a model served in this process over the raw loop of its engine",
+    "served_over_raw": "rows a second through a whole node over the raw loop of its engine",
     "response_cache": "a model with the response cache over the same without it",
     "wire": "HTTP and gRPC without a model over a real Triton server (needs --oracle)",
     "python_model": "a Python model in its own process, node over a real Triton server (needs --oracle)",
     "serving": "a whole node over a real Triton server, same models (needs --oracle)",
     "memory": "growth of a node's memory over a million requests (only when named)",
+    "load_cycles": "growth of a node's memory over 10,000 loads and unloads of a model (only when named)",
 }
-_BY_DEFAULT = ("scheduler", "engine", "response_cache", "wire", "python_model", "serving")
+_BY_DEFAULT = ("scheduler", "engine", "served_over_raw", "response_cache", "wire", "python_model", "serving")
 _NEED_ORACLE = ("wire", "python_model", "serving")
 
 
@@ -34,7 +36,7 @@ def _parse() -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     default = Options()
-    parser.add_argument("names", nargs="*", metavar="NAME", choices=[*BENCHMARKS, []], help="default: the first six")
+    parser.add_argument("names", nargs="*", metavar="NAME", choices=[*BENCHMARKS, []], help="default: the first seven")
     parser.add_argument("--quick", action="store_true", help="seconds instead of minutes; not worth quoting")
     parser.add_argument("--oracle", type=Path, help="folder with triton.sh and compare.py")
     parser.add_argument("-i", "--protocols", nargs="+", choices=["grpc", "http"], default=default.protocols)
