@@ -37,7 +37,7 @@ setup-dev: $(VENV)/.dev ## Make .venv with what development needs (adds torch, C
 run: setup ## Set everything up and run Flotilla (console on 7070, node on 8000-8003)
 	@$(BIN)/flotilla up --data-dir data
 
-demo: $(VENV)/.dev ## Fill a running Flotilla with three models, approvals and traffic
+demo: $(VENV)/.dev ## Fill a running Flotilla with models of four backends, approvals and traffic
 	@$(BIN)/flotilla demo --data-dir data
 
 lint: $(VENV)/.dev ## Lint and check formatting

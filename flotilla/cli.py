@@ -75,8 +75,8 @@ def _running_environment(data_dir: Path | None) -> tuple[str, dict[str, str]]:
 )
 @click.option("--seconds", type=float, help="Stop the load after so long; by default on Ctrl-C.")
 def demo(data_dir: Path | None, seconds: float | None) -> None:
-    """Fill a running Flotilla with three models, approvals, a canary and traffic."""
-    missing = [name for name in ("torch", "onnx", "onnxscript") if importlib.util.find_spec(name) is None]
+    """Fill a running Flotilla with models of four backends, approvals, a canary and traffic."""
+    missing = [name for name in ("torch", "onnx", "onnxscript", "openvino") if importlib.util.find_spec(name) is None]
     if missing:
         raise click.ClickException(f"The demo needs {', '.join(missing)}: pip install them, or use make demo.")
     from flotilla.demo.run import run

@@ -14,7 +14,7 @@ import httpx2
 import numpy as np
 import numpy.typing as npt
 
-_DATATYPES = {np.dtype(np.float32): "FP32", np.dtype(np.int64): "INT64"}
+_DATATYPES = {np.dtype(np.float32): "FP32", np.dtype(np.int64): "INT64", np.dtype(object): "BYTES"}
 _CLIENTS_PER_MODEL = 4
 _WAVE_SECONDS = 120.0
 

@@ -1,4 +1,4 @@
-"""Three small networks with random weights, exported to ONNX with a dynamic batch dimension.
+"""The demo's models, made on the spot with random weights: one for each of four backends.
 
 Needs torch, onnx and onnxscript; imported only by ``flotilla demo`` and the tests.
 """
@@ -6,21 +6,30 @@ Needs torch, onnx and onnxscript; imported only by ``flotilla demo`` and the tes
 from __future__ import annotations
 
 import logging
+import textwrap
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import nn
 
 
 @dataclass(frozen=True, slots=True)
-class Exported:
-    """A model file and one row of input for it, by input name."""
+class Made:
+    """A version's files by their path inside it, and one row of input by input name."""
 
-    path: Path
-    sample: dict[str, torch.Tensor]
+    files: dict[str, Path]
+    sample: dict[str, npt.NDArray[Any]]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(file.stat().st_size for file in self.files.values())
 
 
 class DigitClassifier(nn.Module):
@@ -34,7 +43,7 @@ class DigitClassifier(nn.Module):
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
         """Return logits."""
-        return self.layers(features)  # type: ignore[no-any-return]
+        return self.layers(features)
 
 
 class ThumbnailNet(nn.Module):
@@ -78,51 +87,130 @@ class SentenceEncoder(nn.Module):
         return nn.functional.normalize(hidden.mean(dim=1), dim=-1)
 
 
-def _features() -> dict[str, torch.Tensor]:
-    return {"features": torch.randn(1, 64)}
+# Words become numbers by a checksum, so that the same word has the same number everywhere.
+_TOKENIZER = textwrap.dedent("""
+    import zlib
+
+    import numpy as np
+    import triton_python_backend_utils as pb_utils
 
 
-def _image() -> dict[str, torch.Tensor]:
-    return {"image": torch.rand(1, 3, 32, 32)}
+    class TritonPythonModel:
+        \"\"\"Text to the ids that sentence-encoder takes: TEXT (batch, 1) -> token_ids (batch, 32).\"\"\"
+
+        def execute(self, requests):
+            return [self._answer(request) for request in requests]
+
+        def _answer(self, request):
+            texts = pb_utils.get_input_tensor_by_name(request, "text").as_numpy()
+            ids = np.zeros((len(texts), 32), np.int64)
+            for row, (text,) in enumerate(texts):
+                words = text.split()[:32]
+                ids[row, : len(words)] = [zlib.crc32(word) % 999 + 1 for word in words]
+            return pb_utils.InferenceResponse([pb_utils.Tensor("token_ids", ids)])
+    """).lstrip()
+_TOKENIZER_CONFIG = """
+backend: "python"
+max_batch_size: 8
+input { name: "text" data_type: TYPE_STRING dims: 1 }
+output { name: "token_ids" data_type: TYPE_INT64 dims: 32 }
+"""
+_ENCODER_CONFIG = """
+backend: "pytorch"
+default_model_filename: "model.pt2"
+max_batch_size: 8
+input { name: "token_ids" data_type: TYPE_INT64 dims: 32 }
+output { name: "sentence_embedding" data_type: TYPE_FP32 dims: 64 }
+"""
 
 
-def _token_ids() -> dict[str, torch.Tensor]:
-    return {"token_ids": torch.randint(0, 1000, (1, 32))}
+def make(name: str, folder: Path, seed: int) -> Made:
+    """Write the files of one of MODELS below ``folder``, with weights drawn from ``seed``.
+
+    Two calls with one seed give equal weights; the sample has batch 1.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    torch.manual_seed(seed)
+    return MODELS[name].make(folder)
 
 
-NETWORKS: dict[str, tuple[Callable[[], nn.Module], Callable[[], dict[str, torch.Tensor]], str]] = {
-    "digit-classifier": (DigitClassifier, _features, "logits"),
-    "thumbnail-net": (ThumbnailNet, _image, "probabilities"),
-    "sentence-encoder": (SentenceEncoder, _token_ids, "sentence_embedding"),
+def _digits(folder: Path) -> Made:
+    return _onnx(folder, DigitClassifier(), {"features": torch.randn(1, 64)}, "logits")
+
+
+def _thumbnails(folder: Path) -> Made:
+    return _onnx(folder, ThumbnailNet(), {"image": torch.rand(1, 3, 32, 32)}, "probabilities")
+
+
+def _sentences(folder: Path) -> Made:
+    """Write an exported program of PyTorch, with a config: nobody runs it to find its inputs and outputs."""
+    sample = {"token_ids": torch.randint(0, 1000, (1, 32))}
+    path = folder / "model.pt2"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        program = torch.export.export(SentenceEncoder().eval(), _traced(sample), dynamic_shapes=_batches(sample))
+        torch.export.save(program, path)
+    return Made({"model.pt2": path, "config.pbtxt": _text(folder / "config.pbtxt", _ENCODER_CONFIG)}, _arrays(sample))
+
+
+def _tokens(folder: Path) -> Made:
+    files = {
+        "model.py": _text(folder / "model.py", _TOKENIZER),
+        "config.pbtxt": _text(folder / "config.pbtxt", _TOKENIZER_CONFIG),
+    }
+    return Made(files, {"text": np.array([["Many small boats sail under one flag"]], dtype=object)})
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """The backend that serves a model, the file that it reads, and what makes the files."""
+
+    backend: str
+    model_file: str
+    make: Callable[[Path], Made]
+
+
+MODELS = {
+    "digit-classifier": Recipe("onnxruntime", "model.onnx", _digits),
+    "thumbnail-net": Recipe("openvino", "model.onnx", _thumbnails),
+    "sentence-encoder": Recipe("pytorch", "model.pt2", _sentences),
+    "tokenizer": Recipe("python", "model.py", _tokens),
 }
 
 
-def export(name: str, folder: Path, seed: int) -> Exported:
-    """Write ``<folder>/model.onnx`` of one of NETWORKS with weights drawn from ``seed``.
-
-    Two exports with one seed give equal weights; ``Exported.sample`` has batch 1.
-    """
-    make, make_sample, output = NETWORKS[name]
-    torch.manual_seed(seed)
-    network = make().eval()
-    sample = make_sample()
-    folder.mkdir(parents=True, exist_ok=True)
+def _onnx(folder: Path, network: nn.Module, sample: dict[str, torch.Tensor], output: str) -> Made:
     path = folder / "model.onnx"
-    # batch 2 while tracing: a 1 would be taken for a constant
-    traced = tuple(torch.cat([tensor, tensor]) for tensor in sample.values())
     # it warns at length about torchvision operators, which nothing here uses
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.onnx.export(
-            network,
-            traced,
+            network.eval(),
+            _traced(sample),
             str(path),
             input_names=list(sample),
             output_names=[output],
-            dynamic_shapes=tuple({0: torch.export.Dim("batch", min=1, max=1024)} for _ in sample),
+            dynamic_shapes=_batches(sample),
             dynamo=True,
             external_data=False,
             verbose=False,
         )
-    return Exported(path, sample)
+    return Made({"model.onnx": path}, _arrays(sample))
+
+
+def _traced(sample: dict[str, torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    # batch 2 while tracing: a 1 would be taken for a constant
+    return tuple(torch.cat([tensor, tensor]) for tensor in sample.values())
+
+
+def _batches(sample: dict[str, torch.Tensor]) -> tuple[Any, ...]:
+    return tuple({0: torch.export.Dim("batch", min=1, max=1024)} for _ in sample)
+
+
+def _arrays(sample: dict[str, torch.Tensor]) -> dict[str, npt.NDArray[Any]]:
+    return {name: tensor.numpy() for name, tensor in sample.items()}
+
+
+def _text(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path

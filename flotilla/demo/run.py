@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from flotilla.demo.load import Target, keep_busy
-from flotilla.demo.networks import NETWORKS, Exported, export
+from flotilla.demo.networks import MODELS, Made, make
 from flotilla.sdk import ApiError, Flotilla
 
 _ACCOUNTS_TIMEOUT_SECONDS = 60
@@ -29,10 +29,9 @@ def run(url: str, environment: dict[str, str], seconds: float | None, say: Say) 
         Flotilla(url, accounts["approver"]["token"]) as approver,
     ):
         targets = []
-        for name in NETWORKS:
-            exported = export(name, Path(scratch) / name / "1", seed=1)
-            served = _publish(author, approver, name, exported, say)
-            targets.append(Target(served, {key: tensor.numpy() for key, tensor in exported.sample.items()}))
+        for name in MODELS:
+            made = make(name, Path(scratch) / name / "1", seed=1)
+            targets.append(Target(_publish(author, approver, name, made, say), made.sample))
         _add_canary(author, Path(scratch), say)
         node = next(node for node in author.nodes() if node["is_reachable"])
         say(f"Sending requests to node {node['name']} at {node['endpoints']['http']}; Ctrl-C stops them.")
@@ -58,7 +57,7 @@ def _accounts(environment: dict[str, str]) -> dict[str, Any]:
     return dict(json.loads(done.stdout))
 
 
-def _publish(author: Flotilla, approver: Flotilla, name: str, exported: Exported, say: Say) -> str:
+def _publish(author: Flotilla, approver: Flotilla, name: str, made: Made, say: Say) -> str:
     """Make sure that a version of the model serves; return the name it is served under."""
     fleet = "production" if name == _APPROVED else "development"
     try:
@@ -68,8 +67,8 @@ def _publish(author: Flotilla, approver: Flotilla, name: str, exported: Exported
             raise
     version = next((v for v in author.versions(name) if v["state"] == "ready"), None) if _exists(author, name) else None
     if version is None:
-        say(f"{name}: uploading {exported.path.stat().st_size} bytes")
-        version = author.push(name, {"model.onnx": exported.path}, source={"author": "flotilla demo"})
+        say(f"{name}: uploading {made.size} bytes for {MODELS[name].backend}")
+        version = author.push(name, made.files, source={"author": "flotilla demo"})
     config = author.push_config(name, _config(name), comment="Batches of 8, two instances")
     route = {"version": version["number"], "config": config["number"], "role": "live", "weight": 100}
     say(f"{name}: deploying version {version['number']} on {fleet}")
@@ -91,8 +90,8 @@ def _add_canary(author: Flotilla, scratch: Path, say: Say) -> None:
     if len(deployment["routes"]) > 1:
         return
     live = deployment["routes"][0]
-    exported = export(_CANARY, scratch / _CANARY / "2", seed=2)
-    version = author.push(_CANARY, {"model.onnx": exported.path}, source={"author": "flotilla demo"})
+    made = make(_CANARY, scratch / _CANARY / "2", seed=2)
+    version = author.push(_CANARY, made.files, source={"author": "flotilla demo"})
     say(f"{_CANARY}: sending 10 % of the traffic to version {version['number']}")
     routes = [
         {"version": live["version"], "config": live["config"], "role": "live", "weight": 90},
@@ -105,7 +104,8 @@ def _add_canary(author: Flotilla, scratch: Path, say: Say) -> None:
 def _config(name: str) -> str:
     """Return a config.pbtxt that batches; inputs and outputs are completed from the model."""
     return (
-        f'name: "{name}"\nbackend: "onnxruntime"\nmax_batch_size: 8\n'
+        f'name: "{name}"\nbackend: "{MODELS[name].backend}"\n'
+        f'default_model_filename: "{MODELS[name].model_file}"\nmax_batch_size: 8\n'
         "dynamic_batching {\n  preferred_batch_size: [ 4, 8 ]\n  max_queue_delay_microseconds: 2000\n}\n"
         "instance_group [ { count: 2 kind: KIND_CPU } ]\n"
     )

@@ -1,4 +1,4 @@
-"""``flotilla demo`` fills an installation: three models, an approval, a canary, and traffic in the charts."""
+"""``flotilla demo`` fills an installation: models of four backends, an approval, a canary, traffic in the charts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,12 @@ from flotilla.sdk import Flotilla
 from tests.e2e.running import RunningFlotilla, clean_environment, wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
-MODELS = {"digit-classifier", "thumbnail-net", "sentence-encoder"}
+MODELS = {
+    "digit-classifier": "onnxruntime",
+    "thumbnail-net": "openvino",
+    "sentence-encoder": "pytorch",
+    "tokenizer": "python",
+}
 
 
 def _run(flotilla: RunningFlotilla, *arguments: str) -> str:
@@ -35,10 +40,12 @@ def test_demo_fills_everything_and_can_be_run_again(flotilla: RunningFlotilla) -
 
     token = json.loads(_run(flotilla, "manage", "demo_accounts"))["author"]["token"]
     with Flotilla(flotilla.url, token) as client:
-        assert {model["slug"] for model in client.models()} >= MODELS
-        for model in MODELS:
+        assert {model["slug"] for model in client.models()} >= MODELS.keys()
+        for model, backend in MODELS.items():
             fleet = "production" if model == "sentence-encoder" else "development"
             assert client.deployment(model, fleet)["health"] == "healthy"
+            [config] = client._transport.send("GET", f"projects/default/models/{model}/configs/").json()["results"][:1]
+            assert config["body"]["backend"] == backend
         canary = client.deployment("digit-classifier", "development")
         assert {route["role"]: route["weight"] for route in canary["routes"]} == {"live": 90, "canary": 10}
         approval = next(row for row in client.approvals(state="applied") if row["model"] == "sentence-encoder")
