@@ -31,6 +31,7 @@ _BY_STATUS = {
     409: NodeErrorCode.CONFLICT,
     413: NodeErrorCode.TOO_LARGE,
     429: NodeErrorCode.UNAVAILABLE,
+    501: NodeErrorCode.INVALID,
     503: NodeErrorCode.UNAVAILABLE,
     504: NodeErrorCode.TIMEOUT,
 }
@@ -57,14 +58,14 @@ class FlotillaNodeClient:
         )
 
     async def put_desired(self, desired: Desired) -> Observed:
-        answer = await self._admin("PUT", "/v1/desired", body=desired.to_json())
+        answer = await self.admin("PUT", "/v1/desired", body=desired.to_json())
         return self._read_observed(answer)
 
     async def observed(self, *, after: int | None, timeout_seconds: float) -> Observed:
         if after is None:
-            return self._read_observed(await self._admin("GET", "/v1/observed"))
+            return self._read_observed(await self.admin("GET", "/v1/observed"))
         query = {"after": str(after), "timeout": f"{timeout_seconds:g}"}
-        answer = await self._admin("GET", "/v1/observed", query=query, wait=timeout_seconds)
+        answer = await self.admin("GET", "/v1/observed", query=query, wait=timeout_seconds)
         return self._read_observed(answer)
 
     async def infer(
@@ -73,7 +74,7 @@ class FlotillaNodeClient:
         path = "/v1/infer/" + urllib.parse.quote(model, safe="")
         query = {"timeout": f"{timeout_seconds:g}", "unit": target.unit, "version": target.version}
         query = {name: value for name, value in query.items() if value}
-        answer = await self._admin("POST", path, body=body, query=query, wait=timeout_seconds)
+        answer = await self.admin("POST", path, body=body, query=query, wait=timeout_seconds)
         return self._read_object(answer)
 
     async def measure(
@@ -92,7 +93,7 @@ class FlotillaNodeClient:
         return self._read_object(answer)
 
     async def logs(self, *, tail: int) -> list[str]:
-        document = self._read_json(await self._admin("GET", "/v1/logs", query={"tail": str(tail)}))
+        document = self._read_json(await self.admin("GET", "/v1/logs", query={"tail": str(tail)}))
         lines = document.get("lines", []) if isinstance(document, dict) else document
         return [line if isinstance(line, str) else json.dumps(line) for line in lines]
 
@@ -114,9 +115,10 @@ class FlotillaNodeClient:
     def _url(self, path: str) -> str:
         return self._address.admin_url.rstrip("/") + path
 
-    async def _admin(
+    async def admin(
         self, method: str, path: str, *, body: Any = None, query: dict[str, str] | None = None, wait: float = 0.0
     ) -> bytes:
+        """Call the admin API and return the body of its answer, that after ``wait`` seconds may still come."""
         headers = {"Authorization": f"Bearer {self._address.admin_secret}"}
         content = None
         if body is not None:
