@@ -52,7 +52,8 @@ class VersionState(models.TextChoices):
 class ModelVersion(Row):
     """Immutable once ready. ``number`` is given on the move validating -> ready.
 
-    ``signature`` is contract ModelSignature as JSON; ``source`` may hold git_sha, ci_run, author.
+    ``signature`` is contract ModelSignature as JSON; ``source`` may hold git_sha, ci_run, author, and
+    ``converted_from`` when a conversion report is attached (registry.services.conversions).
     ``code_files`` are those that are code, ``{"path", "why"}`` each; nodes run them once somebody has permitted it.
     """
 

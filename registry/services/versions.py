@@ -64,8 +64,15 @@ def version_create(
     metadata: Mapping[str, Any] | None = None,
     actor: Actor,
 ) -> ModelVersion:
-    """Create an empty version in state uploading; it has an id and no number yet."""
+    """Create an empty version in state uploading; it has an id and no number yet.
+
+    Raises:
+        ValidationFailed: ``source`` claims a conversion, which only a report can.
+    """
     require(actor, "version.write", model)
+    if "converted_from" in (source or {}):
+        message = _("“converted_from” is written when the report of a conversion is attached.")
+        raise ValidationFailed(message, errors=[{"field": "source", "message": message}])
     if actor.user_id is None:
         raise PermissionDenied(_("A version needs an author."))
     with transaction.atomic():

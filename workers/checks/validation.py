@@ -35,6 +35,7 @@ from serving_node.contract.digests import manifest_digest
 from serving_node.contract.signature import ModelSignature
 from workers.checks.code_check import check_code
 from workers.checks.config_check import CONFIG_FILE, MODEL_FILE, check_config
+from workers.checks.conversion_check import check_conversion
 from workers.checks.formats import describe_content
 from workers.checks.onnx_file import NotOnnx, OnnxSummary, UnreadableModel, read_onnx
 from workers.checks.onnx_limits import RUNTIME, domain_name, limit_problems, operator_warnings
@@ -92,6 +93,7 @@ def _run_checks(version: ModelVersion, lease: Lease) -> int:
     warnings: list[str] = []
     lease.report(5, _("Storing files"))
     files = _check_files(version, lease)
+    check_conversion(version, {file.blob.sha256 for file in files}, warnings)
     with _local_copies(version, files, lease) as folder:
         lease.report(50, _("Reading the model"))
         given = _config_copy(files, folder)

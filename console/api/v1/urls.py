@@ -41,6 +41,7 @@ urlpatterns: list[URLPattern] = [
     path(f"{_VERSION}checks/", versions.VersionChecks.as_view()),
     path(f"{_VERSION}measurements/", measurements.MeasurementList.as_view()),
     path(f"{_VERSION}measurements/<uuid:measurement>/", measurements.MeasurementItem.as_view()),
+    path(f"{_VERSION}conversion", versions.VersionConversion.as_view()),
     path(f"{_VERSION}download", versions.VersionDownload.as_view()),
     path(f"{_VERSION}submit", versions.VersionSubmit.as_view()),
     *(

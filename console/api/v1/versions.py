@@ -16,6 +16,7 @@ from console.api.blob_response import blob_response
 from console.api.schema import paged
 from console.api.v1.serializers.catalog import (
     CheckSerializer,
+    ConversionWrite,
     FileSerializer,
     FileWrite,
     ReasonWrite,
@@ -26,6 +27,7 @@ from console.api.v1.serializers.operations import OperationSerializer
 from console.api.views import ApiView, accepted
 from registry.models import ModelVersion
 from registry.selectors import versions as selectors
+from registry.services import conversions
 from registry.services import versions as services
 
 
@@ -101,6 +103,18 @@ class VersionChecks(VersionView):
     @extend_schema(summary="List checks", responses=paged(CheckSerializer))
     def get(self, request: Request, **_address: Any) -> Response:
         return self.page(self.version.checks.all(), CheckSerializer)
+
+
+class VersionConversion(VersionView):
+    """The report of the conversion that made the file of a version."""
+
+    @extend_schema(
+        summary="Attach the report of a conversion", request=ConversionWrite, responses={201: CheckSerializer}
+    )
+    def post(self, request: Request, **_address: Any) -> Response:
+        report = self.read(ConversionWrite)["report"]
+        check = conversions.conversion_attach(version=self.version, report=report, actor=self.actor)
+        return Response(CheckSerializer(check).data, status=201)
 
 
 class VersionDownload(VersionView):

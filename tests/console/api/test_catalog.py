@@ -106,6 +106,39 @@ def test_known_content_can_be_attached_by_those_who_may_read_it(cast: Cast, api:
     assert theft.status_code == 404
 
 
+REPORT = {
+    "source": {"name": "first.onnx", "sha256": "a" * 64, "size": 5, "format": "onnx"},
+    "target": {"name": "half.onnx", "sha256": "b" * 64, "size": 3, "format": "onnx"},
+    "steps": ["fp16"],
+    "tolerance": {"relative": 0.01, "absolute": 0.001},
+    "samples": {"rows": [1, 7], "seed": 0},
+    "outputs": [{"name": "y", "datatype": "FP32", "elements": 8, "worst": 0.5}],
+}
+
+
+def test_a_conversion_report_is_attached_before_the_version_is_submitted(cast: Cast, api: Callable[..., Any]) -> None:
+    version = cast.version("finch")
+    address = f"{MODELS}finch/versions/{version.pk}/"
+    bob = api("bob")
+    assert api("vera").post(f"{address}conversion", {"report": REPORT}).status_code == 403
+    answer = bob.post(f"{address}conversion", {"report": REPORT})
+    assert (answer.status_code, answer.json()["kind"], answer.json()["verdict"]) == (201, "conversion", "pass")
+    assert bob.get(f"{address}checks/").json()["results"][0]["evidence"]["report"]["steps"] == ["fp16"]
+    assert bob.get(address).json()["source"]["converted_from"]["file"] == "first.onnx"
+    for report, field in (
+        ({**REPORT, "steps": "fp16"}, "steps"),
+        ({**REPORT, "extra": 1}, "extra"),
+        ({}, "source"),
+        ([], "report"),
+    ):
+        refused = bob.post(f"{address}conversion", {"report": report})
+        assert refused.status_code == 400
+        assert field in str(refused.json()["errors"])
+    cast.store_file(version, "model.onnx", b"not really onnx")
+    bob.post(f"{address}submit")
+    assert bob.post(f"{address}conversion", {"report": REPORT}).status_code == 409
+
+
 def test_abandoned_version_takes_no_more(cast: Cast, api: Callable[..., Any]) -> None:
     version = cast.version("finch")
     address = f"{MODELS}finch/versions/{version.pk}/"

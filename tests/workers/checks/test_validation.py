@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,9 +9,18 @@ from typing import Any
 import onnx
 import pytest
 
+from registry.domain.actors import Actor
 from registry.errors import StorageFailed
 from registry.models import Check, ConfigRevision, ModelVersion, Operation, UploadState
+from registry.services.conversions import conversion_attach
 from registry.storage import ArtifactStore
+from serving_node.contract.conversion import (
+    ConversionReport,
+    ConvertedFile,
+    OutputComparison,
+    SampleInputs,
+    Tolerance,
+)
 from tests.workers import factories
 from tests.workers.checks import onnx_models as models
 from workers.checks.validation import reject_stranded
@@ -168,6 +178,39 @@ def test_a_stored_config_that_does_not_fit_is_a_warning() -> None:
     assert second.version.state == "ready"
     assert second.verdicts["config"] == "warn"
     assert "Config 1 does not fit" in second.version.state_reason
+
+
+def conversion(version: ModelVersion, target: bytes, **output: Any) -> None:
+    """Attach a report as the uploader did before the version was submitted."""
+    described = [
+        ConvertedFile(name, hashlib.sha256(content).hexdigest(), len(content), "onnx")
+        for name, content in (("first.onnx", b"first"), ("half.onnx", target))
+    ]
+    figures = OutputComparison("y", "FP32", **{"elements": 8, **output})
+    report = ConversionReport(*described, ("fp16",), Tolerance(0.01, 0.001), SampleInputs((1,), 0), (figures,))
+    ModelVersion.objects.filter(pk=version.pk).update(state="uploading")
+    conversion_attach(version=version, report=report, actor=Actor.system("tests"))
+    ModelVersion.objects.filter(pk=version.pk).update(state="validating")
+
+
+@pytest.mark.parametrize(
+    ("target", "output", "state", "sentence"),
+    [
+        (VALID, {"worst": 0.5}, "ready", ""),
+        (VALID, {"worst": 5.0}, "ready", "the largest difference is 5 of what is allowed."),
+        (VALID, {"worst": 50.0}, "rejected", "The converted file answers differently. first.onnx (fp16)"),
+        (b"another", {"worst": 0.5}, "rejected", "The conversion report is about another file"),
+    ],
+)
+def test_a_conversion_report_must_fit_and_must_not_fail(
+    target: bytes, output: dict[str, Any], state: str, sentence: str
+) -> None:
+    version = factories.make_version(factories.make_model(), {"model.onnx": VALID})
+    conversion(version, target, **output)
+    outcome = validate({}, version)
+    assert outcome.version.state == state
+    assert sentence in outcome.version.state_reason
+    assert (outcome.verdicts["conversion"] == "fail") == (state == "rejected")
 
 
 def test_damage_on_the_way_is_rejected() -> None:

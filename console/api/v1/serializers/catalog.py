@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from registry.models import Check, ConfigRevision, ModelVersion, RegisteredModel, VersionFile
+from serving_node.contract.conversion import ConversionReport
+from serving_node.contract.errors import ContractError
 
 
 class ModelSerializer(serializers.ModelSerializer[RegisteredModel]):
@@ -105,6 +109,24 @@ class CheckSerializer(serializers.ModelSerializer[Check]):
     class Meta:
         model = Check
         fields = ["kind", "verdict", "summary", "evidence", "log", "started_at", "finished_at"]
+
+
+@extend_schema_field(OpenApiTypes.OBJECT)
+class ReportField(serializers.Field[ConversionReport, Any, Any, Any]):
+    """A conversion report as ``flotilla convert --report`` writes it."""
+
+    def to_internal_value(self, data: Any) -> ConversionReport:
+        """Return the report. Raises ValidationError with the path of what is wrong."""
+        try:
+            return ConversionReport.from_json(data)
+        except ContractError as error:
+            raise serializers.ValidationError({error.field or "report": error.message}) from error
+
+
+class ConversionWrite(serializers.Serializer[Any]):
+    """How the file of the version was made from another one; only before the version is submitted."""
+
+    report = ReportField()
 
 
 class ConfigSerializer(serializers.ModelSerializer[ConfigRevision]):
