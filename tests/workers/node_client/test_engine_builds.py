@@ -67,7 +67,7 @@ async def test_an_engine_comes_in_pieces_and_is_verified() -> None:
     assert len(node.requests) == 3
 
 
-@pytest.mark.parametrize("engine", [ENGINE[:-1], ENGINE[:-1] + b"x"])
+@pytest.mark.parametrize("engine", [ENGINE[:-1], ENGINE[:-1] + b"x"], ids=["shorter", "changed"])
 async def test_an_engine_that_is_another_is_refused(engine: bytes) -> None:
     async with Node(engine).client() as client:
         with pytest.raises(NodeClientError) as caught:
