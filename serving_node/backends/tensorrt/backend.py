@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from serving_node.backends.tensorrt.cuda import Cuda, CudaError, cudart
 from serving_node.backends.tensorrt.engine import Runtime, read_facts
 from serving_node.backends.tensorrt.facts import check_served, signature
-from serving_node.backends.tensorrt.graphs import graph_specs
 from serving_node.backends.tensorrt.instance import EngineInstance
 from serving_node.backends.tensorrt.profiles import group_of, instance_profiles, largest_batch
 from serving_node.backends.tensorrt.settings import backend_settings, instance_settings
@@ -52,7 +51,6 @@ class TensorRtModel:
         """Return an executor on a GPU. Takes the memory of its largest batch, and records its graphs."""
         if device.kind is not DeviceKind.GPU:
             raise _only_gpus(self._source.name)
-        graph_specs(config)
         profiles = instance_profiles(self._facts, group_of(config, name).profile, name)
         return EngineInstance(
             self._trt,

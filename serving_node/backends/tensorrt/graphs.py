@@ -1,7 +1,4 @@
-"""Which CUDA graphs are recorded, and which one a batch can replay. Pure, with Triton's sentences.
-
-Source: ``optimization.cuda.graph_spec`` of Triton's ModelConfig and its TensorRT backend.
-"""
+"""In which shapes CUDA graphs are recorded, and which one a batch can replay. Pure, with Triton's sentences."""
 
 from __future__ import annotations
 
@@ -11,26 +8,10 @@ from typing import Generic, TypeVar
 
 from serving_node.backends.tensorrt.facts import EngineFacts, Profile, Shape
 from serving_node.contract.errors import ErrorCode
-from serving_node.contract.proto.model_config_pb2 import ModelConfig, ModelOptimizationPolicy
+from serving_node.contract.model_config.cuda_graphs import GraphSpec
 from serving_node.core.errors import InferenceError
 
-# small batches gain most; Triton's sizes for models without preferred ones
-_SIZES = (1, 2, 3, 4, 6, 8, 12, 16)
-
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class GraphSpec:
-    """One graph to record. ``rows`` 0: the model has no batches. Shapes are without rows; none: the profile's best.
-
-    ``lower``: the graph also serves batches down to these rows and shapes.
-    """
-
-    rows: int
-    shapes: Mapping[str, Shape]
-    lower_rows: int
-    lower_shapes: Mapping[str, Shape]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,66 +20,6 @@ class GraphPlan:
 
     shapes: Mapping[str, Shape]
     lower: Mapping[str, Shape]
-
-
-def graph_specs(config: ModelConfig) -> tuple[GraphSpec, ...]:
-    """Return what to record; nothing unless ``optimization.cuda.graphs`` is set.
-
-    Raises:
-        InferenceError: INVALID_ARG, a specification makes no sense.
-    """
-    cuda = config.optimization.cuda
-    if not cuda.graphs:
-        return ()
-    if not cuda.graph_spec:
-        return tuple(GraphSpec(rows, {}, rows, {}) for rows in _default_rows(config))
-    specs = tuple(_spec(given) for given in cuda.graph_spec)
-    for spec in specs:
-        _check(spec, config.max_batch_size)
-    return specs
-
-
-def _default_rows(config: ModelConfig) -> list[int]:
-    most: int = config.max_batch_size
-    if most == 0:
-        return [0]
-    if config.HasField("dynamic_batching"):
-        rows = {1, *config.dynamic_batching.preferred_batch_size}
-    elif config.sequence_batching.HasField("oldest"):
-        rows = {1, *config.sequence_batching.oldest.preferred_batch_size}
-    else:
-        rows = set(_SIZES)
-    return sorted(size for size in {*rows, most} if 0 < size <= most)
-
-
-def _spec(given: ModelOptimizationPolicy.Cuda.GraphSpec) -> GraphSpec:
-    shapes = {name: tuple(shape.dim) for name, shape in given.input.items()}
-    if not given.HasField("graph_lower_bound"):
-        return GraphSpec(given.batch_size, shapes, given.batch_size, shapes)
-    bound = given.graph_lower_bound
-    lower = {name: tuple(shape.dim) for name, shape in bound.input.items()}
-    return GraphSpec(given.batch_size, shapes, bound.batch_size, lower)
-
-
-def _check(spec: GraphSpec, max_batch_size: int) -> None:
-    if max_batch_size == 0:
-        if spec.rows or spec.lower_rows:
-            raise _bad("graph spec expects 'batch_size' to be 0 if 'max_batch_size' is 0")
-    elif not (1 <= spec.rows <= max_batch_size and 1 <= spec.lower_rows <= max_batch_size):
-        raise _bad(f"graph spec expects 'batch_size' to be >= 1 and <= {max_batch_size}")
-    if spec.lower_rows > spec.rows:
-        raise _bad("graph lower bound spec expects 'batch_size' to be <= graph spec 'batch_size'")
-    for name, shape in spec.shapes.items():
-        lower = spec.lower_shapes.get(name)
-        if lower is None:
-            raise _bad(f"graph lower bound spec expects shape for input '{name}'")
-        if len(lower) != len(shape):
-            raise _bad(f"graph lower bound spec expects to have '{len(shape)} dimensions, got {len(lower)}")
-        for low, high in zip(lower, shape, strict=True):
-            if low < 0 or high < 0:
-                raise _bad(f"graph spec expects input '{name}' to have dimension >= 0")
-            if low > high:
-                raise _bad(f"graph lower bound spec expects input '{name}' to have dimension <= {high}")
 
 
 def plan(spec: GraphSpec, facts: EngineFacts, profile: Profile) -> GraphPlan | None:

@@ -13,10 +13,11 @@ from serving_node.backends.tensorrt.buffers import DeviceBuffer, HostBuffer, wri
 from serving_node.backends.tensorrt.context import Context, Place
 from serving_node.backends.tensorrt.cuda import Cuda, CudaError
 from serving_node.backends.tensorrt.facts import EngineFacts, EngineTensor, Profile, Shape
-from serving_node.backends.tensorrt.graphs import graph_specs, plan
+from serving_node.backends.tensorrt.graphs import plan
 from serving_node.backends.tensorrt.profiles import check_shape, check_values, choose, largest_shapes
 from serving_node.backends.tensorrt.settings import InstanceSettings, Priority
 from serving_node.contract.errors import ErrorCode
+from serving_node.contract.model_config.cuda_graphs import graph_specs
 from serving_node.core.backend import Execution
 from serving_node.core.errors import InferenceError
 from serving_node.core.ragged import batch_input_arrays, join_flat, ragged_rules, scatter

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from serving_node.contract.errors import ContractError
+from serving_node.contract.model_config.cuda_graphs import cuda_graph_problems
 from serving_node.contract.model_config.ensemble_rules import ensemble_problems
 from serving_node.contract.model_config.normalisation import normalise
 from serving_node.contract.model_config.padding import padding_problems
@@ -54,6 +55,8 @@ def problems(
     if not full.HasField("ensemble_scheduling"):
         yield from _instance_problems(full, gpu_count)
     yield from path_problems(full)
+    if full.platform == "tensorrt_plan":
+        yield from cuda_graph_problems(full)
     unreadable = list(parameter_problems(full))
     yield from unreadable or padding_problems(full)
 

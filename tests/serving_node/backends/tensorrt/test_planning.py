@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from serving_node.backends.tensorrt.buffers import write_rows
 from serving_node.backends.tensorrt.facts import Bounds, EngineFacts, EngineTensor, Profile
 from serving_node.backends.tensorrt.failures import plan_sentence, plan_version
-from serving_node.backends.tensorrt.graphs import GraphPlan, Recorded, graph_specs, plan
+from serving_node.backends.tensorrt.graphs import GraphPlan, Recorded, plan
 from serving_node.backends.tensorrt.profiles import (
     check_shape,
     choose,
@@ -21,7 +21,8 @@ from serving_node.backends.tensorrt.profiles import (
     largest_batch,
     largest_shapes,
 )
-from serving_node.contract.model_config import parse_pbtxt
+from serving_node.contract.model_config import parse_pbtxt, problems
+from serving_node.contract.model_config.cuda_graphs import graph_specs
 from serving_node.core.errors import InferenceError
 from serving_node.core.tensor import Tensor
 
@@ -155,10 +156,12 @@ def test_default_graphs_are_those_of_triton(config: str, rows: list[int]) -> Non
     ],
 )
 def test_graph_specifications_are_refused_as_by_triton(size: int, spec: str, text: str) -> None:
-    config = parse_pbtxt(f"max_batch_size: {size} optimization {{ cuda {{ graphs: true graph_spec {{ {spec} }} }} }}")
-    with pytest.raises(InferenceError) as caught:
-        graph_specs(config)
-    assert caught.value.message == text
+    optimization = f"optimization {{ cuda {{ graphs: true graph_spec {{ {spec} }} }} }}"
+    config = parse_pbtxt(f'name: "m" platform: "tensorrt_plan" max_batch_size: {size} {optimization}')
+    found = list(problems(config, require_tensors=False))
+    assert [(one.message, one.field) for one in found] == [(text, "optimization.cuda.graph_spec[0]")]
+    config.platform = "onnxruntime_onnx"
+    assert list(problems(config, require_tensors=False)) == []
 
 
 def test_a_specification_must_name_all_inputs_and_lie_within_the_profile() -> None:
