@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from conversion import onnx_file
 from conversion.compare import compare, merge
 from conversion.errors import ConversionFailed
-from conversion.formats import CODE, ModelFormat, require_convertible
+from conversion.formats import ModelFormat, require_allowed, require_convertible
 from conversion.order import BATCHES, TABLE_BATCHES, Order, Step, tolerance_of
 from conversion.samples import Array, InputSpec, given_inputs, random_inputs, rows_of
 from conversion.sources import OnnxSource, Source
@@ -88,11 +88,8 @@ def open_source(path: Path, kind: ModelFormat, *, allow_code: bool) -> Source:
     Raises:
         ConversionFailed: damaged, a library is missing, or it is code and that was not allowed.
     """
-    if kind in CODE and not allow_code:
-        raise ConversionFailed(
-            f"{path.name} is a pickle: reading it runs code that is in it. If you trust the file, add --allow-code; "
-            "better, save the model as data: with skops for scikit-learn, with save_model for XGBoost and LightGBM."
-        )
+    if not allow_code:
+        require_allowed(path, kind)
     # each of them imports a framework
     if kind is ModelFormat.ONNX:
         return OnnxSource(path)

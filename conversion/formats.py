@@ -26,8 +26,13 @@ class ModelFormat(StrEnum):
     UNKNOWN = "unknown"
 
 
-CODE = frozenset({ModelFormat.PICKLE})
-"""Reading these runs whatever the file says; the others are data."""
+CODE = {
+    ModelFormat.PICKLE: "is a pickle: reading it runs code that is in it. If you trust the file, add --allow-code; "
+    "better, save the model as data: with skops for scikit-learn, with save_model for XGBoost and LightGBM",
+    ModelFormat.TORCH_EXPORT: "is a PyTorch package: reading it can run code, because PyTorch unpickles and evaluates "
+    "parts of it. If you trust the file, add --allow-code",
+}
+"""What reading can run code from the file, and the words that say so; the other formats are data."""
 
 _HEAD = 4096
 # {"learner": ... in JSON, and in UBJSON, where the length of a key goes before it (type L: 8 bytes, big endian).
@@ -69,6 +74,16 @@ def recognise(path: Path) -> ModelFormat:
     if head[:1] == b"\x08" or (head and path.suffix.lower() == ".onnx"):
         return ModelFormat.ONNX
     return ModelFormat.UNKNOWN
+
+
+def require_allowed(path: Path, kind: ModelFormat) -> None:
+    """Let pass what is data.
+
+    Raises:
+        ConversionFailed: reading the file may run code from it.
+    """
+    if kind in CODE:
+        raise ConversionFailed(f"{path.name} {CODE[kind]}.")
 
 
 def require_convertible(path: Path) -> ModelFormat:

@@ -56,7 +56,7 @@ def reader(tmp_path: Path) -> Path:
 
 
 def test_a_program_answers_as_in_pytorch(reader: Path, converted: Callable[..., Converted]) -> None:
-    report, target = converted(reader)
+    report, target = converted(reader, allow_code=True)
     assert (report.verdict, report.steps) == ("pass", ("onnx",))
     assert report.samples.rows == (1, 5)  # as far as the program allows
     session = onnxruntime.InferenceSession(str(target), providers=["CPUExecutionProvider"])
@@ -69,8 +69,13 @@ def test_a_program_answers_as_in_pytorch(reader: Path, converted: Callable[..., 
     np.testing.assert_array_equal(found[1], wanted[1].numpy())
 
 
+def test_packages_are_read_only_when_allowed(reader: Path, converted: Callable[..., Converted]) -> None:
+    with pytest.raises(ConversionFailed, match=r"can run code.*--allow-code"):
+        converted(reader)
+
+
 def test_half_precision_follows_in_one_go(reader: Path, converted: Callable[..., Converted]) -> None:
-    report, target = converted(reader, "fp16")
+    report, target = converted(reader, "fp16", allow_code=True)
     assert report.steps == ("onnx", "fp16")
     assert report.verdict == "pass"
     assert any(one.data_type == onnx.TensorProto.FLOAT16 for one in onnx.load(target).graph.initializer)
@@ -86,7 +91,7 @@ def test_inputs_have_the_bounds_of_the_program(reader: Path) -> None:
 def test_dictionaries_lists_and_keywords_are_unfolded(tmp_path: Path, converted: Callable[..., Converted]) -> None:
     arguments = ({"y": torch.randn(3, 3)}, [torch.randn(2)])
     program = torch.export.export(Nested(), arguments, kwargs={"more": torch.randn(2)})
-    report, target = converted(saved(program, tmp_path / "nested.pt2"))
+    report, target = converted(saved(program, tmp_path / "nested.pt2"), allow_code=True)
     assert report.verdict == "pass"
     assert [value.name for value in onnx.load(target).graph.input] == ["both_y", "some_0", "more"]
 
@@ -94,14 +99,14 @@ def test_dictionaries_lists_and_keywords_are_unfolded(tmp_path: Path, converted:
 def test_operators_that_onnx_lacks_are_named(tmp_path: Path, converted: Callable[..., Converted]) -> None:
     path = saved(torch.export.export(Decomposes(), (torch.randn(3, 3),)), tmp_path / "eig.pt2")
     with pytest.raises(ConversionFailed, match=r"ONNX has nothing for the operator aten\.linalg_eig"):
-        converted(path)
+        converted(path, allow_code=True)
 
 
 def test_samples_beyond_the_program_are_refused_with_a_way_out(
     reader: Path, converted: Callable[..., Converted]
 ) -> None:
     with pytest.raises(ConversionFailed, match=r"refuses the samples .*--integers"):
-        converted(reader, low=0, high=400, batches=(5,))
+        converted(reader, low=0, high=400, batches=(5,), allow_code=True)
 
 
 def test_damaged_programs_are_said(reader: Path, tmp_path: Path, converted: Callable[..., Converted]) -> None:
@@ -115,4 +120,4 @@ def test_damaged_programs_are_said(reader: Path, tmp_path: Path, converted: Call
     with zipfile.ZipFile(empty, "w") as archive:
         archive.writestr("m/archive_format", "pt2")
     with pytest.raises(ConversionFailed, match="no exported program that this PyTorch can read"):
-        converted(empty)
+        converted(empty, allow_code=True)

@@ -146,3 +146,22 @@ def test_pages_are_followed(console: Console) -> None:
     with Flotilla(console.url, "t") as client:
         assert [model["slug"] for model in client.models()] == ["a", "b"]
     assert console.asked[1][1].endswith("?cursor=x")
+
+
+def test_a_conversion_report_goes_before_the_files(console: Console, tmp_path: Path) -> None:
+    file = tmp_path / "half.onnx"
+    file.write_bytes(b"half")
+    console.say(200, {"slug": "finch"})
+    console.say(201, {"id": "v1"})
+    console.say(201, {"kind": "conversion"})
+    console.say(201, Location="/api/v1/uploads/7")
+    console.say(204, Upload_Offset="4")
+    console.say(202, {"id": "op"})
+    console.say(200, {"state": "succeeded"})
+    console.say(200, {"number": 2})
+    with Flotilla(console.url, "t") as client:
+        version = client.push("finch", {"model.onnx": file}, conversion={"steps": ["fp16"]})
+    assert version == {"number": 2}
+    command, path, _headers, body = console.asked[2]
+    assert (command, path) == ("POST", "/api/v1/projects/default/models/finch/versions/v1/conversion")
+    assert json.loads(body) == {"report": {"steps": ["fp16"]}}

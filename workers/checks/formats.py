@@ -7,6 +7,8 @@ from pathlib import Path
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from conversion.formats import ModelFormat, recognise
+
 _MAGIC = [
     (b"PK\x03\x04", gettext_lazy("a ZIP archive, perhaps a model saved by PyTorch")),
     (b"\x80\x02", gettext_lazy("a Python pickle")),
@@ -30,6 +32,26 @@ _MAGIC = [
     (b"<!DOCTYPE", gettext_lazy("an HTML page, perhaps an error page saved by a download")),
     (b"<html", gettext_lazy("an HTML page, perhaps an error page saved by a download")),
 ]
+
+
+_CONVERTIBLE = {
+    ModelFormat.XGBOOST: gettext_lazy("an XGBoost model"),
+    ModelFormat.LIGHTGBM: gettext_lazy("a LightGBM model"),
+    ModelFormat.SKOPS: gettext_lazy("a scikit-learn model saved by skops"),
+    ModelFormat.PICKLE: gettext_lazy("a Python pickle"),
+    ModelFormat.TORCH_EXPORT: gettext_lazy("a PyTorch exported program"),
+}
+
+
+def conversion_advice(path: Path, name: str) -> str:
+    """Return how to make ONNX of the file called ``name``, or an empty string when nothing converts it."""
+    kind = recognise(path)
+    if kind not in _CONVERTIBLE:
+        return ""
+    words = {"name": name, "kind": _CONVERTIBLE[kind]}
+    return (
+        _("%(name)s is %(kind)s: convert it with “flotilla convert %(name)s model.onnx” and upload the result.") % words
+    )
 
 
 def describe_content(path: Path) -> str:

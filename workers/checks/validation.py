@@ -36,7 +36,7 @@ from serving_node.contract.signature import ModelSignature
 from workers.checks.code_check import check_code
 from workers.checks.config_check import CONFIG_FILE, MODEL_FILE, check_config
 from workers.checks.conversion_check import check_conversion
-from workers.checks.formats import describe_content
+from workers.checks.formats import conversion_advice, describe_content
 from workers.checks.onnx_file import NotOnnx, OnnxSummary, UnreadableModel, read_onnx
 from workers.checks.onnx_limits import RUNTIME, domain_name, limit_problems, operator_warnings
 from workers.checks.onnx_signature import signature_of
@@ -230,6 +230,9 @@ def _find_model(files: list[VersionFile], folder: Path) -> tuple[VersionFile, On
         except UnreadableModel as error:
             raise VersionRejected(str(error)) from error
     if not found:
+        advice = (conversion_advice(folder / str(index), file.path) for index, file in enumerate(candidates))
+        if first := next(filter(None, advice), ""):
+            raise VersionRejected(first)
         raise VersionRejected(
             _("None of the files is an ONNX model, nor has one of the names %(names)s.")
             % {"names": ", ".join(MODEL_FILES)}
@@ -244,6 +247,8 @@ def _find_model(files: list[VersionFile], folder: Path) -> tuple[VersionFile, On
 
 
 def _with_description(name: str, message: str, path: Path) -> str:
+    if advice := conversion_advice(path, name):
+        return advice
     description = describe_content(path)
     if not description:
         return message
