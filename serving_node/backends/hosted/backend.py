@@ -126,7 +126,7 @@ class HostedModel:
         return HostedInstance(name, partial(self._started, device, order), busy_poll_ns=busy_poll_ns)
 
     def memory_bytes(self) -> int:
-        """Return what the backend says of each process, in all."""
+        """Return what the model takes of all its processes."""
         with self._lock:
             return sum(process.memory_bytes for process in self._processes if process.alive())
 

@@ -19,7 +19,7 @@ from serving_node.backends.hosted.orders import (
     read_source,
     said_error,
 )
-from serving_node.backends.hosted.serving import Opened, serve
+from serving_node.backends.hosted.serving import Opened, resident_bytes, serve
 from serving_node.backends.python.worker import flotilla_wire as wire
 from serving_node.backends.python.worker.flotilla_channel import Channel
 from serving_node.contract.errors import ErrorCode
@@ -77,12 +77,13 @@ class Door:
             make = getattr(make, name)
         backend: Backend = make(order["options"], InnerCalls())  # type: ignore[operator]
         source = read_source(order["source"])
+        before = resident_bytes()
         model = backend.open_model(source)
-        self._opened = Opened(model, source.name, source.version)
+        opened = self._opened = Opened(model, source, before)
         signature = model.signature()
         return {
             "signature": None if signature is None else signature.to_json(),
-            "memory_bytes": model.memory_bytes(),
+            "memory_bytes": opened.memory_bytes(),
             "describes": isinstance(model, SelfDescribing),
             "shares": isinstance(model, SharesProcess) and model.shares_process(),
         }

@@ -10,6 +10,7 @@ import time
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from serving_node.backends.hosted.batches import RequestReader, said_results
@@ -17,7 +18,7 @@ from serving_node.backends.hosted.orders import read_config, read_device, said_e
 from serving_node.backends.python.worker import flotilla_wire as wire
 from serving_node.backends.python.worker.flotilla_channel import Channel
 from serving_node.contract.errors import ErrorCode
-from serving_node.core.backend import BackendInstance, BackendModel, Execution, LoopInstance
+from serving_node.core.backend import BackendInstance, BackendModel, Execution, LoopInstance, ModelSource
 from serving_node.core.errors import InferenceError
 
 _CANCELLED = InferenceError(ErrorCode.CANCELLED, "")
@@ -25,11 +26,23 @@ _CANCELLED = InferenceError(ErrorCode.CANCELLED, "")
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """The version that a worker has opened."""
+    """The version that a worker has opened. ``resident_before``: bytes of the process before it did."""
 
     model: BackendModel
-    name: str
-    version: int
+    source: ModelSource
+    resident_before: int
+
+    def memory_bytes(self) -> int:
+        """Return what the model takes of this process: what it has grown by, or its part of the model's estimate.
+
+        Models estimate for all their devices; memory of GPUs shows in the estimate only.
+        """
+        return max(resident_bytes() - self.resident_before, self.model.memory_bytes() // len(self.source.devices))
+
+
+def resident_bytes() -> int:
+    """Return how much memory this process holds."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
 
 
 def serve(opened: Opened, data_fd: int, control_fd: int, flags_fd: int) -> None:
@@ -78,7 +91,7 @@ def _serve(opened: Opened, channel: Channel, flags: mmap.mmap) -> BackendInstanc
                 channel.send(wire.STARTED, [said_error(error), None])
                 continue
             channel.poll_for(order["busy_poll_ns"])
-            channel.send(wire.STARTED, [None, {"memory_bytes": opened.model.memory_bytes()}])
+            channel.send(wire.STARTED, [None, {"memory_bytes": opened.memory_bytes()}])
         elif kind == wire.EXECUTE and instance is not None and reader is not None:
             handle, batches, alone = fields
             channel.is_one_by_one = alone == 1
@@ -103,9 +116,10 @@ def _made(opened: Opened, order: Mapping[str, Any], flags: mmap.mmap) -> tuple[B
     config = read_config(order["config"])
     instance = opened.model.create_instance(read_device(order["device"]), config, order["instance"])
     if isinstance(instance, LoopInstance):
-        sentence = f"the backend of model '{opened.name}' runs processes itself and cannot be hosted in one"
+        sentence = f"the backend of model '{opened.source.name}' runs processes itself and cannot be hosted in one"
         raise InferenceError(ErrorCode.UNSUPPORTED, sentence)
-    return instance, RequestReader(opened.name, opened.version, flags, has_rows=config.max_batch_size > 0)
+    source = opened.source
+    return instance, RequestReader(source.name, source.version, flags, has_rows=config.max_batch_size > 0)
 
 
 def _run(instance: BackendInstance, execution: Execution) -> None:

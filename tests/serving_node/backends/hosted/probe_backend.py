@@ -84,6 +84,7 @@ class ProbeModel:
             raise InferenceError(ErrorCode.INVALID_ARG, "the file is broken")
         if parameters.get("open") == "die":
             os._exit(9)
+        self._weights = np.ones(int(parameters.get("weights", "0")), np.uint8)
         self._create = parameters.get("create", "")
 
     def seen(self) -> dict[str, Any]:
