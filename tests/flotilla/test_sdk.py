@@ -157,7 +157,7 @@ def test_a_conversion_report_goes_before_the_files(console: Console, tmp_path: P
     console.say(201, Location="/api/v1/uploads/7")
     console.say(204, Upload_Offset="4")
     console.say(202, {"id": "op"})
-    console.say(200, {"state": "succeeded"})
+    console.say(200, {"state": "succeeded", "progress_percent": 100, "message": ""})
     console.say(200, {"number": 2})
     with Flotilla(console.url, "t") as client:
         version = client.push("finch", {"model.onnx": file}, conversion={"steps": ["fp16"]})
