@@ -19,9 +19,7 @@ _PR_SET_PDEATHSIG = 1
 def main(descriptor: int, memory_bytes: int, parent: int) -> int:
     """Convert and tell. Returns the exit status."""
     _bind(memory_bytes, parent)
-    from conversion.convert import convert
-    from conversion.errors import ConversionFailed
-    from conversion.order import Order
+    from conversion.errors import ConversionFailed, require
 
     with os.fdopen(descriptor, "w") as told:
 
@@ -30,6 +28,10 @@ def main(descriptor: int, memory_bytes: int, parent: int) -> int:
             told.flush()
 
         try:
+            require("numpy", "Converting", "flotilla[convert,onnx]")
+            from conversion.convert import convert
+            from conversion.order import Order
+
             report = convert(Order.from_json(json.load(sys.stdin)), lambda sentence: tell({"say": sentence}))
         except ConversionFailed as error:
             tell({"error": str(error)})

@@ -80,6 +80,19 @@ def test_refusals_come_as_their_sentence(tmp_path: Path) -> None:
         run(order(path), Limits(), lambda _: None)
 
 
+def test_a_missing_library_is_named_with_what_to_install(
+    network: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module, needs in (("numpy", "Converting needs numpy"), ("onnxruntime", "Half precision needs onnxruntime")):
+        folder = tmp_path / f"without {module}"
+        folder.mkdir()
+        blocked = f"raise ModuleNotFoundError('No module named {module}', name='{module}')"
+        (folder / f"{module}.py").write_text(blocked)
+        monkeypatch.setenv("PYTHONPATH", str(folder))
+        with pytest.raises(ConversionFailed, match=rf"^{needs}: pip install 'flotilla\[convert,onnx\]'\.$"):
+            run(order(network), Limits(), lambda _: None)
+
+
 def test_a_process_that_dies_is_told_apart(tmp_path: Path) -> None:
     path = pickled(tmp_path / "model.pkl", os.abort)
     with pytest.raises(ConversionFailed, match=r"ended by SIGABRT at the step: Reading model\.pkl"):
