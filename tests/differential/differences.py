@@ -195,6 +195,7 @@ DIFFERENCES: dict[str, tuple[str, ...]] = {
         "refused-control_is_input",
     ),
     "failure counters of an unloaded model": ("metrics-unloaded",),
+    "metrics that a model made, once it is unloaded or its process has died": ("contract-metrics-go",),
     "an ensemble: a part of its outputs, when a step takes one of them": (
         "ensemble-skips-steps-*",
         "ensemble-id-*",

@@ -112,6 +112,8 @@ def _controls(kind: str) -> list[str]:
 
 
 _QUEUE = "dynamic_batching { %s default_queue_policy { %s } }"
+_SHOWN_METRICS = ("counters", "gauges", "histograms", "shared")
+_BESIDE = {"1/beside.py": "WORD = 'version'\n", "beside_model.py": "WORD = 'model'\n"}
 
 EXPLICIT: dict[str, Files] = {
     "add_sub": python("add_sub", [_BATCHED, "dynamic_batching { }", *_ADD_SUB]),
@@ -234,6 +236,8 @@ EXPLICIT: dict[str, Files] = {
     "sequence_oldest": python("sequence", _controls("oldest { max_candidate_sequences: 4 }")),
     "bls": python("bls", [tensor("input", "MODEL", "BYTES", "1"), tensor("output", "OUT", "FP32", "1, 16")]),
     "calls": python("calls", _CALLS),
+    "contract": {**python("contract", _CALLS), **_BESIDE},
+    **{f"contract_{id}": {**python("contract", _CALLS), **_BESIDE} for id in ("life", *_SHOWN_METRICS)},
     "calls_pair": python("calls", _CALLS, instances=2),
     "calls_async": python("calls", [*_CALLS, *_complete("async")]),
     "calls_early": python("calls", [*_CALLS, *_complete("early")]),

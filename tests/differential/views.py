@@ -118,14 +118,14 @@ def status_only(answer: Answer) -> Answer:
 
 
 def metrics_of(text: str, models: tuple[str, ...]) -> Answer:
-    """Return the reference's series of these models: the kind of each family, and values but those of durations."""
+    """Return the reference's series of these models, and their own: the kind of each family, and values but times."""
     kinds: dict[str, str] = {}
     series: dict[str, str] = {}
     for line in text.splitlines():
-        if line.startswith("# TYPE nv_"):
+        if line.startswith(("# TYPE nv_", "# TYPE contract_")):
             _, _, name, kind = line.split(" ", 3)
             kinds[name] = kind
-        elif line.startswith("nv_"):
+        elif line.startswith(("nv_", "contract_")):
             label, value = line.rsplit(" ", 1)
             # that one is of newer releases only
             is_known = not label.startswith("nv_model_load_duration_secs")

@@ -181,6 +181,8 @@ class Logger:
 
 
 def _log(level: int, message: str) -> None:
+    if not isinstance(level, LogLevel):
+        raise TypeError(f"Logger: level must be one of Logger.LogLevel, not {type(level).__name__}")
     frame = sys._getframe(2)
     text = _text("Logger", "message", message)
     if _runtime is None:
