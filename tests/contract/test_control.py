@@ -226,3 +226,4 @@ def test_a_signature_is_batchable_when_every_first_dimension_is_dynamic(
         tuple(TensorSignature(str(i), "FP32", shape) for i, shape in enumerate(side)) for side in (inputs, outputs)
     ]
     assert ModelSignature(sides[0], sides[1]).is_batchable is batchable
+    assert not ModelSignature(sides[0], sides[1], has_rows=False).is_batchable

@@ -109,6 +109,7 @@ def test_other_backends_get_one_instance_on_a_cpu() -> None:
         ('backend: "pytorch"', ("pytorch", "pytorch_libtorch", "model.pt")),
         ('backend: "pytorch" platform: "torch_aoti"', ("pytorch", "torch_aoti", "model.pt2")),
         ('backend: "pytorch" default_model_filename: "model.pt2"', ("pytorch", "torch_aoti", "model.pt2")),
+        ('backend: "pytorch" runtime: "model.py"', ("pytorch", "pytorch_libtorch", "model.py")),
         ('default_model_filename: "model.py"', ("python", "", "model.py")),
         ('backend: "python" default_model_filename: "main.py"', ("python", "", "main.py")),
         ('backend: "openvino"', ("openvino", "", "model.xml")),

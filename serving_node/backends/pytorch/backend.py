@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from serving_node.backends.pytorch.formats import find_model
-from serving_node.backends.pytorch.settings import prepare_environment
 from serving_node.contract.errors import ErrorCode
 from serving_node.core.backend import ModelSource
 from serving_node.core.errors import InferenceError
@@ -28,7 +27,6 @@ class PyTorchBackend:
             InferenceError: INVALID_ARG with the reason in one sentence; UNSUPPORTED when PyTorch is not installed.
         """
         path, kind = find_model(source)
-        prepare_environment()
         try:
             from serving_node.backends.pytorch.model import TorchModel
         except ImportError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,23 +13,30 @@ from torch._inductor.package import load_package
 
 from serving_node.backends.pytorch.naming import Side, input_places, output_places
 from serving_node.backends.pytorch.program import Call
+from serving_node.backends.pytorch.settings import checked_inputs
 from serving_node.backends.pytorch.structure import input_leaves, output_leaves, places
-from serving_node.backends.pytorch.tensors import Value
+from serving_node.backends.pytorch.tensors import TORCH_TYPES, Value
+from serving_node.contract.datatypes import wire_name
 from serving_node.contract.errors import ErrorCode
+from serving_node.contract.model_config.state_rules import control_inputs, state_inputs
 from serving_node.core.errors import InferenceError
 
 if TYPE_CHECKING:
     from serving_node.contract.proto.model_config_pb2 import ModelConfig
 
 
+# what the compiled code says of inputs that are not those that it is for
+_OTHER = re.compile(r"input_handles\[(\d+)\]: ((?:unmatched|dim value is too large)[^\n]*)")
+_TOO_SMALL = re.compile(r"input_handles\[(\d+)\]: dim value is too small at (\d+), expected it to be >= (\d+)")
+
+
 class PackageModel:
     """One package on one device. ``runners``: how many calls may run at the same time; they share the weights."""
 
     def __init__(self, path: Path, device: torch.device, runners: int) -> None:
-        index = device.index or 0 if device.type == "cuda" else -1
-        loaded = load_package(str(path), num_runners=runners, device_index=index)
+        self._path = path
         self.device = device
-        self._loader = loaded.loader
+        self._loader = _load(path, device, runners)
         built_for = self._loader.get_metadata().get("AOTI_DEVICE_KEY", device.type)
         if built_for != device.type:
             raise InferenceError(
@@ -40,12 +48,26 @@ class PackageModel:
         self._outputs_side = Side(places(outputs), len(outputs))
 
     def signature(self, config: ModelConfig) -> None:
-        """Return None: the code knows types and shapes and does not tell them."""
+        """Return None: the code knows types and shapes and does not tell them. It is asked about those of the config.
+
+        Serving goes without those checks: code that was compiled for any number of rows has them refuse one.
+
+        Raises:
+            InferenceError: INVALID_ARG, they are others. Such inputs would make the code read foreign memory.
+        """
+        if not config.input:
+            return
+        order = self._order(config)
+        shapes = {name: _shape(config, name) for name in order}
+        with checked_inputs():
+            checking = _load(self._path, self.device, 1)
+            while (found := self._refused(checking, order, shapes)) is not None:
+                argument, dimension, least = map(int, found.groups())
+                shapes[order[argument]][1][dimension] = least
 
     def bind(self, config: ModelConfig) -> Call:
         """Return the call. Raises InferenceError: the config does not fit the package."""
-        by_place = {place: name for name, place in input_places(config, self._inputs_side).items()}
-        order = [by_place[place] for place in range(len(by_place))]
+        order = self._order(config)
         found = output_places(config, self._outputs_side)
         run = self._loader.boxed_run
 
@@ -58,3 +80,40 @@ class PackageModel:
     def tensors(self) -> Iterator[torch.Tensor]:
         """Return nothing: the weights are inside the compiled code."""
         return iter(())
+
+    def _order(self, config: ModelConfig) -> list[str]:
+        found = input_places(config, self._inputs_side)
+        return sorted(found, key=found.__getitem__)
+
+    def _refused(
+        self, checking: Any, order: Sequence[str], shapes: Mapping[str, tuple[Any, list[int]]]
+    ) -> re.Match[str] | None:
+        """Run the code that checks on zeros. Return the dimension that must be larger, None when the inputs fit."""
+        given = [shapes[name] for name in order]
+        try:
+            checking.boxed_run([torch.zeros(shape, dtype=kind, device=self.device) for kind, shape in given])
+        except RuntimeError as error:
+            other = _OTHER.search(str(error))
+            if other:
+                sentence = (
+                    f"input '{order[int(other[1])]}' is not what '{self._path.name}' was compiled for: {other[2]}"
+                )
+                raise InferenceError(ErrorCode.INVALID_ARG, sentence) from error
+            return _TOO_SMALL.search(str(error))  # or a reason that has to do with zeros
+        return None
+
+
+def _load(path: Path, device: torch.device, runners: int) -> Any:
+    index = (device.index or 0) if device.type == "cuda" else -1
+    return load_package(str(path), num_runners=runners, device_index=index).loader
+
+
+def _shape(config: ModelConfig, name: str) -> tuple[torch.dtype, list[int]]:
+    """Return the type and the largest shape of an input; dynamic dimensions are 2, which code for any number takes."""
+    tensor = next(one for one in (*config.input, *control_inputs(config), *state_inputs(config)) if one.name == name)
+    shape = tensor.reshape.shape if tensor.HasField("reshape") else tensor.dims
+    dims = [2 if dim < 0 else dim for dim in shape]
+    datatype = wire_name(tensor.data_type)
+    if datatype not in TORCH_TYPES:
+        raise InferenceError(ErrorCode.INVALID_ARG, f"input '{name}' of model '{config.name}' cannot be of strings")
+    return TORCH_TYPES[datatype], [config.max_batch_size, *dims] if config.max_batch_size > 0 else dims

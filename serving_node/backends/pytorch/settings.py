@@ -1,12 +1,14 @@
-"""The parameters of a PyTorch model. Pure, but for the environment that PyTorch reads while it is imported.
+"""The parameters of a PyTorch model, and what compiled code reads from the environment.
 
 Source: the parameters of Triton's PyTorch backend and of its Python runtime; both names of one setting are taken.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,16 +19,19 @@ from serving_node.core.threads import default_threads
 if TYPE_CHECKING:
     from serving_node.contract.proto.model_config_pb2 import ModelConfig
 
+_CHECK_INPUTS = "AOTI_RUNTIME_CHECK_INPUTS"
 _TRUE = ("true", "on", "1")
 _FALSE = ("false", "off", "0")
 
 
-def prepare_environment() -> None:
-    """Let packages of AOTInductor check their inputs: without, a wrong type or shape reads foreign memory.
-
-    Call before the first package is loaded.
-    """
-    os.environ.setdefault("AOTI_RUNTIME_CHECK_INPUTS", "1")  # noqa: TID251  # read by the compiled code itself
+@contextlib.contextmanager
+def checked_inputs() -> Iterator[None]:
+    """Let code of AOTInductor that runs for the first time meanwhile compare its inputs with what it is for."""
+    os.environ[_CHECK_INPUTS] = "1"  # noqa: TID251  # the compiled code itself looks there, and then never again
+    try:
+        yield
+    finally:
+        del os.environ[_CHECK_INPUTS]  # noqa: TID251
 
 
 @dataclass(frozen=True, slots=True)

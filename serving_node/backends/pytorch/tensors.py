@@ -40,7 +40,7 @@ def as_value(array: Array, *, is_bfloat16: bool = False) -> Value:
     if array.dtype == np.object_:
         texts: list[str] = array.reshape(-1).tolist()
         return texts
-    tensor = torch.asarray(array)
+    tensor = torch.from_dlpack(array)  # the others warn of memory that is read-only
     value: Value = tensor.view(torch.bfloat16) if is_bfloat16 else tensor
     return value
 

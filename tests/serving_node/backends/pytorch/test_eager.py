@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import pickle
 from pathlib import Path
 
@@ -161,3 +162,19 @@ async def test_weights_alone_are_no_model(tmp_path: Path) -> None:
     torch.save(torch_models.Mlp().state_dict(), tmp_path / "model.pt")
     with pytest.raises(InferenceError, match=r"'model.pt' of model 'm' holds weights without a model: put the module"):
         await load(tmp_path, MLP.replace('runtime: "model.py"', ""))
+
+
+async def test_nothing_is_kept_after_unloading(tmp_path: Path) -> None:
+    torch_models.save_mlp(tmp_path / "program" / "model.pt2")
+    torch_models.save_script(tmp_path / "script" / "model.pt", torch_models.Mlp())
+    torch_models.save_module(tmp_path / "module" / "model.py", torch_models.MLP_CODE)
+    torch.save(torch_models.Mlp().state_dict(), tmp_path / "module" / "model.pt")
+    config = MLP.replace("runtime", "#").replace('"x"', '"INPUT__0"')
+    for folder in ("program", "script", "module"):
+        model = await load(tmp_path / folder, config)
+        await infer(model, [fp32("INPUT__0", torch.ones(2, 16))])
+        await model.close()
+    del model
+    gc.collect()
+    ours = {"TorchModel", "TorchInstance", "ExportedModel", "ScriptModel", "EagerModel"}
+    assert not [kind for kind in (type(one).__name__ for one in gc.get_objects()) if kind in ours]
