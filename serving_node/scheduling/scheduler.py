@@ -163,15 +163,20 @@ class Scheduler:
             raise InferenceError(ErrorCode.CANCELLED, "")
         if self._down is not None:
             raise self._down
-        with self._lock:
-            self._batcher.push(request, time.monotonic_ns())
-            is_idle = bool(self._idle)
+        sole = self._sole
+        if sole is not None:
+            self._batcher.push(request, time.monotonic_ns())  # the loop alone is at work here
+            is_idle = False
+        else:
+            with self._lock:
+                self._batcher.push(request, time.monotonic_ns())
+                is_idle = bool(self._idle)
         request.on_cancel = self._cancel
         self._inflight += 1
         if request.trace is not None:
             self._marks.queued(request)
-        if self._sole is not None:
-            self._pump_sole(self._sole)
+        if sole is not None:
+            self._pump_sole(sole)
             if request.deadline_ns and request.queue_state != GONE:
                 self._set_timer(request.deadline_ns)
         elif is_idle or self._has_timeouts or request.deadline_ns:
@@ -454,17 +459,12 @@ class Scheduler:
     def _answer(self, execution: Execution) -> None:
         now_ns = time.monotonic_ns()
         self._statistics.record_execution(execution, now_ns)
-        compute_input_ns = execution.inputs_ready_ns - execution.started_ns
-        compute_infer_ns = execution.computed_ns - execution.inputs_ready_ns
-        compute_output_ns = execution.finished_ns - execution.computed_ns
         if len(execution.requests) == 1 and type(execution.results[0]) is list and execution.parameters is None:
             request = execution.requests[0]
             if request.trace is None:
-                timing = Timing(
-                    execution.started_ns - request.queued_ns, compute_input_ns, compute_infer_ns, compute_output_ns
-                )
                 response = InferenceResponse(self._name, self._version, request.id, execution.results[0])
-                response.timing = timing
+                if request.inner:
+                    response.timing = _timing(execution, request)
                 self._respond(request, response)
                 return
         for position, (request, result) in enumerate(zip(execution.requests, execution.results, strict=True)):
@@ -477,9 +477,8 @@ class Scheduler:
                 response.error = result
             else:
                 response.outputs = result
-                response.timing = Timing(
-                    execution.started_ns - request.queued_ns, compute_input_ns, compute_infer_ns, compute_output_ns
-                )
+                if request.inner:
+                    response.timing = _timing(execution, request)
             if execution.parameters:
                 response.parameters = execution.parameters.get(position, response.parameters)
             self._respond(request, response)
@@ -516,6 +515,16 @@ class Scheduler:
             # answered later: the caller of cancel() does not expect its callback to run inside
             error = InferenceError(ErrorCode.CANCELLED, "")
             self._loop.call_soon(self._fail, request, error, FailureReason.CANCELED)
+
+
+def _timing(execution: Execution, request: InferenceRequest) -> Timing:
+    """Return where the time of a request of a finished batch went."""
+    return Timing(
+        execution.started_ns - request.queued_ns,
+        execution.inputs_ready_ns - execution.started_ns,
+        execution.computed_ns - execution.inputs_ready_ns,
+        execution.finished_ns - execution.computed_ns,
+    )
 
 
 def _join(instances: Sequence[InstanceThread | LoopRunner], timeout_seconds: float) -> None:
