@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import sys
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+from serving_node.observability.host import GpuProbe
 
 # Times depend on the machine, never on the code under test. CI draws the same examples each time, so that a landing
 # does not fail for a reason that was there before; people and `make test-all` draw new ones.
@@ -19,3 +22,11 @@ settings.load_profile("fuzz" if "FUZZ_EXAMPLES" in os.environ else "ci" if os.en
 
 # OpenVINO reports each import to its maker unless this package is missing; the node sees to that for itself.
 sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
+
+_probe = GpuProbe()
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip tests of a GPU where there is none; which libraries they need, they say themselves."""
+    if item.get_closest_marker("gpu") and not _probe.count():
+        pytest.skip("there is no NVIDIA GPU, or no driver for it")

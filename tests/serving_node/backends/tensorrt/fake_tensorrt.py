@@ -75,9 +75,15 @@ def plan_head(version: str = __version__) -> bytes:
     return b"ftrt" + bytes(20) + bytes(parts)
 
 
-def make_plan(model: onnx.ModelProto, profiles: Sequence[dict[str, Any]] = ({},), version: str = __version__) -> bytes:
+def make_plan(
+    model: onnx.ModelProto,
+    profiles: Sequence[dict[str, Any]] = ({},),
+    version: str = __version__,
+    host_code: bool = False,
+) -> bytes:
     """``profiles``: name of an input -> its least, best and largest shape; ``name=``: values of a shape tensor."""
-    document = {"onnx": base64.b64encode(model.SerializeToString()).decode(), "profiles": list(profiles)}
+    content = base64.b64encode(model.SerializeToString()).decode()
+    document = {"onnx": content, "profiles": list(profiles), "host_code": host_code}
     return plan_head(version) + json.dumps(document).encode()
 
 
@@ -94,7 +100,11 @@ class Runtime:
         if not serialized_engine.startswith(plan_head()):
             self._logger.log(ILogger.Severity.ERROR, "IRuntime::deserializeCudaEngine: Error Code 1: Serialization")
             return None
-        document = json.loads(serialized_engine[28:])
+        try:
+            document = json.loads(serialized_engine[28:])
+        except ValueError:
+            self._logger.log(ILogger.Severity.ERROR, "IRuntime::deserializeCudaEngine: Error Code 1: truncated")
+            return None
         if document.get("host_code") and not self.engine_host_code_allowed:
             self._logger.log(ILogger.Severity.ERROR, "the engine has host code and engineHostCodeAllowed is not set")
             return None
@@ -425,7 +435,7 @@ class Builder:
         for phase, _, _ in reversed(phases):
             monitor.phase_finish(phase)
         profiles = [profile.bounds for profile in config.profiles] or [{}]
-        return IHostMemory(make_plan(network.model, profiles))
+        return IHostMemory(make_plan(network.model, profiles, host_code=BuilderFlag.VERSION_COMPATIBLE in config.flags))
 
 
 def save_plan(path: Path, model: onnx.ModelProto, *profiles: dict[str, Any], version: str = __version__) -> Path:
