@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import threading
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -33,15 +33,22 @@ class KnownBackend:
     """A backend that can be had. ``target``: its function ``(options, calls)``, as module:attribute.
 
     ``host``: what hosts it when a model does not say. ``hosts``: what may; none where it starts processes itself.
+    ``code_option``: the option with which its files may hold code, so that it runs in workers only.
     """
 
     target: str
     host: Host
     hosts: frozenset[Host]
+    code_option: str = ""
 
 
-def _of_the_node(module: str, host: Host, hosts: Collection[Host] = frozenset(Host)) -> KnownBackend:
-    return KnownBackend(f"serving_node.backends.{module}:backend", host, frozenset(hosts))
+def _of_the_node(
+    module: str, host: Host, hosts: Collection[Host] = frozenset(Host), code_option: str = ""
+) -> KnownBackend:
+    return KnownBackend(f"serving_node.backends.{module}:backend", host, frozenset(hosts), code_option)
+
+
+_WORKERS = frozenset({Host.PROCESS})
 
 
 # Models of PyTorch are code in every format: none of them may come into the node's own process.
@@ -50,8 +57,8 @@ _KNOWN = {
     "identity": _of_the_node("identity", Host.THREAD),
     "python": _of_the_node("python.backend", Host.PROCESS, ()),
     "openvino": _of_the_node("openvino.backend", Host.THREAD),
-    "tensorrt": _of_the_node("tensorrt.backend", Host.THREAD),
-    "pytorch": _of_the_node("pytorch.backend", Host.PROCESS, {Host.PROCESS}),
+    "tensorrt": _of_the_node("tensorrt.backend", Host.THREAD, code_option="version-compatible"),
+    "pytorch": _of_the_node("pytorch.backend", Host.PROCESS, _WORKERS),
 }
 
 Options = Mapping[str, str]
@@ -98,15 +105,17 @@ class Backends:
         """
         file = self._model_file(name)
         if file is not None:
+            _refuse_threads(name, host)
             return cast("PythonBackend", self.get("python")).based(name, file)
         with self._lock:
             if name in self._registered:
                 return self._registered[name]
             known = _KNOWN.get(name) or self._brought(name)
+            if self.options(name).get(known.code_option, "false").lower() not in ("false", "0", ""):
+                known = replace(known, host=Host.PROCESS, hosts=_WORKERS)
+            if Host.THREAD not in known.hosts:
+                _refuse_threads(name, host)
             chosen = host or known.host
-            if known.hosts and chosen not in known.hosts:
-                sentence = f"backend '{name}' runs in worker processes only: 'flotilla.host' cannot be '{chosen}'"
-                raise InferenceError(ErrorCode.INVALID_ARG, sentence)
             backend = self._loaded.get((name, chosen))
             if backend is None:
                 backend = self._loaded[name, chosen] = self._made(name, known, chosen)
@@ -159,4 +168,10 @@ class Backends:
         is_declared = bool(entry_points(group=IN_PROCESS_ENTRY_POINTS, name=name))
         if is_declared and name in self._in_process:
             return KnownBackend(found.value, Host.THREAD, frozenset(Host))
-        return KnownBackend(found.value, Host.PROCESS, frozenset({Host.PROCESS}))
+        return KnownBackend(found.value, Host.PROCESS, _WORKERS)
+
+
+def _refuse_threads(name: str, host: Host | None) -> None:
+    if host is Host.THREAD:
+        sentence = f"backend '{name}' runs in worker processes only: 'flotilla.host' cannot be 'thread'"
+        raise InferenceError(ErrorCode.INVALID_ARG, sentence)

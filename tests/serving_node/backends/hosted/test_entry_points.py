@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
+from serving_node.backends.hosted.backend import HostedBackend
 from serving_node.backends.loader import Backends
 from serving_node.contract.errors import ErrorCode
 from serving_node.contract.model_config import parse_pbtxt
+from serving_node.core.backend import Host
 from serving_node.core.errors import InferenceError
 from serving_node.scheduling.code_rules import chosen_host
 
@@ -169,3 +171,18 @@ async def test_memory_of_inputs_comes_back_with_the_answer(models: Models) -> No
     for rows in (3000, 9000, 3000):
         await models.submit(model, np.ones((rows, 4), np.float32)).array()
         assert runner.instance._worker.link.blocks_in_use[0] == 0
+
+
+@pytest.mark.parametrize("value", ["true", "1"])
+def test_engines_that_bring_code_are_opened_in_workers(value: str) -> None:
+    backends = Backends({"tensorrt": {"version-compatible": value}})
+    assert isinstance(backends.get("tensorrt"), HostedBackend)
+    with pytest.raises(InferenceError, match="backend 'tensorrt' runs in worker processes only"):
+        backends.get("tensorrt", Host.THREAD)
+
+
+def test_a_backend_that_is_written_in_python_has_no_threads(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "model.py").write_text("")
+    with pytest.raises(InferenceError, match="backend 'mine' runs in worker processes only"):
+        Backends(directory=tmp_path).get("mine", Host.THREAD)
