@@ -108,11 +108,12 @@ class OpenVinoModel:
         self._core = core
         self._settings = settings
         try:
-            model = core.read_model(str(path))
-        except RuntimeError as error:
+            self._model = adapt(core.read_model(str(path)), source.config, settings)
+            self._signature = signature(self._model, free_rows=settings.fixed_batch)
+        except InferenceError:
+            raise
+        except Exception as error:
             raise _load_failure(path, error) from error
-        self._model = adapt(model, source.config, settings)
-        self._signature = signature(self._model, free_rows=settings.fixed_batch)
         self._lock = threading.Lock()
         self._compiled: Any = None
 
@@ -159,7 +160,7 @@ class OpenVinoModel:
             properties["INFERENCE_NUM_THREADS"] = str(max(_DYNAMIC_THREADS, threads))
         try:
             return self._core.compile_model(self._model, self._settings.device, properties)
-        except RuntimeError as error:
+        except Exception as error:
             raise _load_failure(self._path, error) from error
 
 
@@ -243,8 +244,8 @@ def _model_path(source: ModelSource) -> Path:
     return path
 
 
-def _load_failure(path: Path, error: RuntimeError) -> InferenceError:
-    text = openvino_sentence(str(error))
+def _load_failure(path: Path, error: Exception) -> InferenceError:
+    text = "a name in it is no UTF-8" if isinstance(error, UnicodeDecodeError) else openvino_sentence(str(error))
     if text.startswith("Unable to read the model"):
         text = "it is not a model, or of another format than its name says"
     return InferenceError(ErrorCode.INVALID_ARG, f"OpenVINO {_version()} cannot load '{path.name}': {text}")

@@ -147,6 +147,18 @@ async def test_a_network_equals_the_engine_bit_by_bit(tmp_path: Path, engine: st
 
 
 @pytest.mark.parametrize("engine", ENGINES)
+async def test_a_worker_process_answers_like_a_thread(tmp_path: Path, engine: str) -> None:
+    path = onnx_models.save_mlp(tmp_path / "1" / "model.onnx", features=64, hidden=128)
+    hosted = 'parameters { key: "flotilla.host" value { string_value: "process" } }'
+    model = await load(path.parent, config(engine, more=hosted))
+    data = values("FP32", (7, 64))
+    responses = await infer(model, *([Tensor.from_numpy("x", part, "FP32")] for part in (data[:2], data[2:])))
+    got = np.concatenate([arrays(response)["y"] for response in responses])
+    assert got.tobytes() == ENGINES[engine](path, {"x": data}).tobytes()
+    await model.close()
+
+
+@pytest.mark.parametrize("engine", ENGINES)
 async def test_the_engines_agree_with_numpy(tmp_path: Path, engine: str) -> None:
     path = onnx_models.save_add_sub(tmp_path / "1" / "model.onnx", TensorProto.FLOAT)
     model = await load(path.parent, config(engine))

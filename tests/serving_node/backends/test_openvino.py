@@ -179,6 +179,7 @@ async def test_an_error_of_the_engine_fails_the_request_only(tmp_path: Path) -> 
         (lambda folder: cut(folder / "model.xml", 800), "at offset 799"),
         (lambda folder: cut(folder / "model.xml", 0), "it is not a model, or of another format than its name says"),
         (lambda folder: change(folder / "model.xml", 'type="ReLU"', 'type="Odd"'), "doesn't contain the operation"),
+        (lambda folder: replace(folder / "model.xml", b'names="x"', b'names="\xff"'), "a name in it is no UTF-8"),
         (lambda folder: change(folder / "model.xml", 'offset="0"', 'offset="99999999999"'), "Incorrect weights"),
     ],
 )
@@ -196,9 +197,13 @@ def cut(path: Path, length: int) -> None:
 
 
 def change(path: Path, old: str, new: str) -> None:
-    text = path.read_text()
-    assert old in text
-    path.write_text(text.replace(old, new))
+    replace(path, old.encode(), new.encode())
+
+
+def replace(path: Path, old: bytes, new: bytes) -> None:
+    content = path.read_bytes()
+    assert old in content
+    path.write_bytes(content.replace(old, new))
 
 
 @pytest.mark.parametrize(
