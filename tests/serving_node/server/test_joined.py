@@ -17,8 +17,10 @@ import tritonclient.grpc as triton_grpc
 import tritonclient.http as triton_http
 from tritonclient.utils import InferenceServerException
 
-from serving_node.contract.control import Drain
+from serving_node.contract.control import Drain, Unit
+from serving_node.contract.digests import manifest_digest
 from serving_node.contract.states import UnitState
+from tests.serving_node.backends.python.wheels import make_numpy, make_wheel
 
 from .processes import ControlPlane, NodeProcess, desired, doubling_model, eventually, free_port
 
@@ -264,3 +266,40 @@ def test_node_that_allows_no_code_is_not_overruled(launch: Launch, plane: Contro
     plane.put(node, desired(1, replace(code, code_permitted=True)))
     (refused,) = plane.until_applied(node, 1).models
     assert refused.reason is not None and refused.reason.code == "code_not_permitted"
+
+
+def test_node_builds_the_environment_of_a_unit_and_says_how(
+    launch: Launch, plane: ControlPlane, tmp_path: Path
+) -> None:
+    wheels = tmp_path / "wheels"
+    lines = [make_numpy(wheels), make_wheel(wheels, "demo", "1.0", {"demo.py": "FACTOR = 3.0\n"})]
+    node = launch(f"--backend-config=python,package-index={wheels}")
+    eventually(lambda: plane.joins, "the node joins")
+    source = b"""
+import demo
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        outputs = [pb_utils.Tensor("y", request.inputs()[0].as_numpy() * demo.FACTOR) for request in requests]
+        return [pb_utils.InferenceResponse([output]) for output in outputs]
+"""
+    tensors = [{"name": name, "data_type": "TYPE_FP32", "dims": [1, 4]} for name in "xy"]
+    code = plane.unit(1, source, path="model.py", backend="python", input=tensors[:1], output=tensors[1:])
+
+    def with_requirements(text: str) -> Unit:
+        (listed,) = plane.unit(1, text.encode(), path="requirements.txt").files
+        files = (*code.files, listed)
+        return replace(code, files=files, manifest_digest=manifest_digest(files), code_permitted=True)
+
+    plane.put(node, desired(1, with_requirements("\n".join([*lines, lines[1].replace("demo==1.0", "demo_kit==1.0")]))))
+    (failed,) = plane.until_applied(node, 1).models
+    assert failed.state is UnitState.FAILED and failed.reason is not None
+    assert failed.reason.text.startswith("the environment of model 'm' cannot be built: Could not find a version")
+    assert "ERROR: No matching distribution found for demo_kit==1.0" in failed.build_log
+    plane.put(node, desired(2, replace(with_requirements("\n".join(lines)), unit="u2")))
+    (served,) = plane.until_applied(node, 2).models
+    assert served.state is UnitState.READY, served.reason
+    assert "Successfully installed demo-1.0" in served.build_log and infer(node) == 3.0
+    assert len(list((tmp_path / "state" / "environments").glob("*/complete"))) == 1
