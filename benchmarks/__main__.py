@@ -22,6 +22,7 @@ BENCHMARKS = {
     "python_model": "a Python model in its own process, node over a real Triton server (needs --oracle)",
     "serving": "a whole node over a real Triton server, same models (needs --oracle)",
     "memory": "growth of a node's memory over a million requests (only when named)",
+    "gpu": "engines on a GPU by batch size, served over their own loops (only when named)",
     "load_cycles": "growth of a node's memory over 10,000 loads and unloads of a model (only when named)",
 }
 _BY_DEFAULT = ("scheduler", "engine", "served_over_raw", "response_cache", "wire", "python_model", "serving")

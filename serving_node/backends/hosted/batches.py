@@ -45,13 +45,19 @@ def _laid_out(inputs: Sequence[Any], step: int) -> tuple[list[_Place], int]:
 
 
 class RequestReader:
-    """Reads the requests of one instance. ``flags``: one byte for each request, 1 when its client has left."""
+    """Reads the requests of one instance. ``flags``: one byte for each request, 1 when its client has left.
 
-    def __init__(self, name: str, version: int, flags: Any, *, has_rows: bool) -> None:
+    ``rowless``: inputs that are the same for all rows and have none themselves (shape tensors).
+    """
+
+    def __init__(
+        self, name: str, version: int, flags: Any, *, has_rows: bool, rowless: frozenset[str] = frozenset()
+    ) -> None:
         self._name = name
         self._version = str(version)
         self._flags = flags
         self._has_rows = has_rows
+        self._rowless = rowless
         self._looks: dict[int, _Look] = {}
         # where the bytes of the next request of a message begin
         self._position = 0
@@ -107,7 +113,10 @@ class RequestReader:
         request.sequence_start, request.sequence_end = bool(flags & _START), bool(flags & _END)
         request.cancelled = bool(self._flags[handle & _MASK])
         if self._has_rows and inputs:
-            request.batch_size = inputs[0].shape[0]
+            first = inputs[0]
+            if first.name in self._rowless:
+                first = next((tensor for tensor in inputs if tensor.name not in self._rowless), first)
+            request.batch_size = first.shape[0]
         return request
 
 

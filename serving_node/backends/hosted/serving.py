@@ -119,7 +119,9 @@ def _made(opened: Opened, order: Mapping[str, Any], flags: mmap.mmap) -> tuple[B
         sentence = f"the backend of model '{opened.source.name}' runs processes itself and cannot be hosted in one"
         raise InferenceError(ErrorCode.UNSUPPORTED, sentence)
     source = opened.source
-    return instance, RequestReader(source.name, source.version, flags, has_rows=config.max_batch_size > 0)
+    rowless = frozenset(tensor.name for tensor in config.input if tensor.is_shape_tensor)
+    reader = RequestReader(source.name, source.version, flags, has_rows=config.max_batch_size > 0, rowless=rowless)
+    return instance, reader
 
 
 def _run(instance: BackendInstance, execution: Execution) -> None:

@@ -64,6 +64,10 @@ class TensorRtModel:
             name=name,
         )
 
+    def shares_process(self) -> bool:
+        """Return True: hosted in workers, the instances of a GPU still have one engine."""
+        return True
+
     def memory_bytes(self) -> int:
         """Return an estimate: the weights, once for each GPU."""
         gpus = {device.index for device in self._source.devices}

@@ -12,7 +12,9 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
+from serving_node.backends.hosted.backend import HostedBackend
 from serving_node.backends.loader import Backends
+from serving_node.backends.python.processes import Caretaker
 from serving_node.backends.tensorrt.backend import TensorRtBackend
 from serving_node.contract.errors import ErrorCode
 from serving_node.contract.model_config import parse_pbtxt
@@ -266,6 +268,33 @@ async def test_shape_tensors_get_the_rows_in_front_and_share_batches_when_equal(
     assert arrays(responses[1])["y"].tolist() == [[0, 0, 0], [1, 1, 1]]
     assert [arrays(one)["t"].tolist() for one in responses] == [[[3]], [[3], [3]], [[5]]]
     assert model.statistics.execution_count == 2  # another width is another batch
+    await model.close()
+
+
+async def test_shape_tensors_in_a_worker_process(tmp_path: Path) -> None:
+    onnx_file = save_expand(tmp_path / "m.onnx")
+    model_file = onnx.load(onnx_file)
+    # the shape first: rows are counted by another input
+    inputs = list(model_file.graph.input)
+    del model_file.graph.input[:]
+    model_file.graph.input.extend(reversed(inputs))
+    plan = fake_tensorrt.save_plan(tmp_path / "1" / "model.plan", model_file, EXPANDING)
+    backends = Backends()
+    target = "tests.serving_node.backends.tensorrt.hosted_backend:backend"
+    backends.register(HostedBackend("tensorrt", target, {}, Caretaker()))
+    model = await load_served_model(
+        name="m",
+        version=1,
+        version_dir=plan.parent,
+        config=parse_pbtxt('backend: "tensorrt"'),
+        backends=backends,
+        gpu_count=1,
+    )
+    assert [one.name for one in model.config.input] == ["s", "x"]
+    assert model.config.max_batch_size == 4
+    responses = await infer(model, expand(1, 3), expand(2, 3))
+    assert [arrays(one)["y"].tolist() for one in responses] == [[[0] * 3], [[0] * 3, [1] * 3]]
+    assert [arrays(one)["t"].tolist() for one in responses] == [[[3]], [[3], [3]]]
     await model.close()
 
 
