@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from pathlib import Path
 
@@ -56,15 +55,15 @@ def echo(node: NodeProcess, model: str) -> None:
     client.close()
 
 
-def memory_files() -> list[str]:
-    """Return the memory files of ours that any process of this user maps."""
+def maps(pids: set[int], what: str) -> list[str]:
+    """Return what the processes that still run map of a kind of memory."""
     found = []
-    for process in psutil.process_iter():
+    for pid in pids:
         try:
-            maps = Path(f"/proc/{process.pid}/maps").read_text()
+            text = Path(f"/proc/{pid}/maps").read_text()
         except OSError:
             continue
-        found += [f"{process.pid} {line}" for line in maps.splitlines() if "memfd:flotilla" in line]
+        found += [line for line in text.splitlines() if what in line]
     return found
 
 
@@ -73,7 +72,6 @@ def test_a_killed_node_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monkey
     temporary.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))
     models = repository(tmp_path)
-    shared = set(os.listdir("/dev/shm"))
     node = NodeProcess(tmp_path / "node.log", f"--model-repository={models}").start().until_ready()
     assert node.process is not None
     for model in ("python", "identity"):
@@ -81,14 +79,14 @@ def test_a_killed_node_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monkey
     below = psutil.Process(node.process.pid).children(recursive=True)
     pids = {node.process.pid, *(process.pid for process in below)}
     assert "sleep" in [process.name() for process in below], "what a worker has started counts too"
-    assert len([line for line in memory_files() if int(line.split()[0]) in pids]) >= 3
+    assert len(maps(pids, "memfd:flotilla")) >= 3
+    assert not maps(pids, "/dev/shm"), "memory with a name outlives whoever made it"
     folders = list(temporary.glob("flotilla-worker-*"))
     assert len(folders) == 2
     node.end(signal.SIGKILL)
     eventually(lambda: not any(map(psutil.pid_exists, pids)), "everything ends with the node")
-    assert not any(folder.exists() for folder in folders)
-    assert not [line for line in memory_files() if int(line.split()[0]) in pids]
-    assert set(os.listdir("/dev/shm")) <= shared
+    eventually(lambda: not any(folder.exists() for folder in folders), "the folders go")
+    assert not maps(pids, "memfd:flotilla")
 
 
 def test_a_node_that_is_asked_to_end_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
