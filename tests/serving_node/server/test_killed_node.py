@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ import tritonclient.http as triton_http
 from .processes import NodeProcess, eventually
 
 pytestmark = pytest.mark.integration
+Start = Callable[[], NodeProcess]
 
 PYTHON = b"""
 import subprocess
@@ -34,6 +36,21 @@ input [ {{ name: "IN" data_type: TYPE_FP32 dims: [ -1 ] }} ]
 output [ {{ name: "OUT" data_type: TYPE_FP32 dims: [ -1 ] }} ]
 parameters {{ key: "flotilla.host" value {{ string_value: "process" }} }}
 """
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Return a function that starts a node with both models."""
+    models = repository(tmp_path)
+    made: list[NodeProcess] = []
+
+    def launch() -> NodeProcess:
+        made.append(NodeProcess(tmp_path / "node.log", f"--model-repository={models}").start())
+        return made[-1].until_ready()
+
+    yield launch
+    for node in made:
+        node.end(signal.SIGKILL)
 
 
 def repository(folder: Path) -> Path:
@@ -67,12 +84,11 @@ def maps(pids: set[int], what: str) -> list[str]:
     return found
 
 
-def test_a_killed_node_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_node_leaves_nothing(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))
-    models = repository(tmp_path)
-    node = NodeProcess(tmp_path / "node.log", f"--model-repository={models}").start().until_ready()
+    node = start()
     assert node.process is not None
     for model in ("python", "identity"):
         echo(node, model)
@@ -89,9 +105,11 @@ def test_a_killed_node_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monkey
     assert not maps(pids, "memfd:flotilla")
 
 
-def test_a_node_that_is_asked_to_end_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_that_is_asked_to_end_leaves_nothing(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    node = NodeProcess(tmp_path / "node.log", f"--model-repository={repository(tmp_path)}").start().until_ready()
+    node = start()
     assert node.process is not None
     pids = {process.pid for process in psutil.Process(node.process.pid).children(recursive=True)}
     assert node.end() == 0
