@@ -109,7 +109,8 @@ def plot_of(compared: ComparedMeasurement) -> dict[str, Any]:
             for batch in batches
         ]
         if any(earlier):
-            lines.append(_line(f"{label}, v{before}", earlier, is_before=True))
+            words = {"line": label, "number": before}
+            lines.append(_line(_("%(line)s, v%(number)s (dashed)") % words, earlier, is_before=True))
     return {"batches": batches, "lines": lines}
 
 

@@ -17,7 +17,9 @@ def test_administrators_set_it_on_the_page(served: Served, browse: Browse) -> No
     assert "project-code-wren" in alice.get("/settings/projects/").content.decode()
     assert "project-code-wren" not in vera.get("/settings/projects/").content.decode()
     assert vera.post("/settings/projects/", {"project": "wren", "code_formats": "forbid"}).status_code == 403
-    assert browse("charlie").post("/settings/projects/", {"project": "wren", "code_formats": "allow"}).status_code == 404
+    assert (
+        browse("charlie").post("/settings/projects/", {"project": "wren", "code_formats": "allow"}).status_code == 404
+    )
     alice.post("/settings/projects/", {"project": "wren", "code_formats": "forbid"})
     assert Project.objects.get(slug="wren").code_formats == "forbid"
     assert "Forbidden" in vera.get("/settings/projects/").content.decode()

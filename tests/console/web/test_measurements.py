@@ -103,7 +103,7 @@ def test_figures_stand_beside_those_of_the_version_before(served: Served, browse
     lines = json.loads(data[1])["lines"]
     assert [(line["label"], line["before"], line["rows_per_second"]) for line in lines] == [
         ("1 instance", False, [150.0]),
-        ("1 instance, v1", True, [100.0]),
+        ("1 instance, v1 (dashed)", True, [100.0]),
         ("2 instances", False, [None]),
     ]
 
