@@ -100,6 +100,27 @@ async def test_errors_cross_the_process(mlp: Path, tmp_path: Path) -> None:
         await model.close()
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+async def test_a_worker_compiles(tmp_path: Path) -> None:
+    path = torch_models.save_module(tmp_path / "1" / "model.py", torch_models.MLP_CODE)
+    torch.save(torch_models.Mlp().state_dict(), path.with_suffix(".pt"))
+    config = """
+        backend: "pytorch" max_batch_size: 8
+        input { name: "x" data_type: TYPE_FP32 dims: 16 } output { name: "y" data_type: TYPE_FP32 dims: 10 }
+        parameters { key: "TORCH_COMPILE_OPTIONAL_PARAMETERS" value { string_value: "{\\"dynamic\\": true}" } }
+    """
+    model = await model_calls.load(path.parent, config)
+    try:
+        for rows in (1, 7):
+            x = torch.randn(rows, 16)
+            (response,) = await infer(model, [fp32("x", x)])
+            found = torch.from_numpy(arrays(response)["y"].copy())
+            assert torch.allclose(found, torch_models.Mlp()(x), atol=1e-6)
+    finally:
+        await model.close()
+
+
 async def test_no_model_of_pytorch_comes_into_the_nodes_process(mlp: Path) -> None:
     host = 'parameters { key: "flotilla.host" value { string_value: "thread" } }'
     with pytest.raises(InferenceError, match="runs in worker processes only"):

@@ -270,3 +270,26 @@ async def test_instances_share_weights_when_asked_to(mlp: Path) -> None:
         await apart.close()
         if together is not None:
             await together.close()
+
+
+async def test_switches_of_torchscript_are_set(mlp: Path) -> None:
+    before = torch._C._jit_texpr_fuser_enabled()
+    switches = "".join(
+        f'parameters {{ key: "{name}" value {{ string_value: "{value}" }} }}'
+        for name, value in (
+            ("ENABLE_TENSOR_FUSER", str(not before).lower()),
+            ("ENABLE_JIT_PROFILING", "false"),
+            ("ENABLE_JIT_EXECUTOR", "false"),
+        )
+    )
+    try:
+        model = await load(mlp.parent, f"max_batch_size: 4 {MLP} {switches}")
+        assert torch._C._jit_texpr_fuser_enabled() is not before
+        x = torch.randn(2, 16)
+        (response,) = await infer(model, [fp32("INPUT__0", x)])
+        assert arrays(response)["OUTPUT__0"].tobytes() == raw(torch.jit.load(mlp)(x))
+        await model.close()
+    finally:
+        torch._C._jit_set_texpr_fuser_enabled(before)
+        assert torch._C._jit_set_profiling_mode(True) is False
+        assert torch._C._jit_set_profiling_executor(True) is False
