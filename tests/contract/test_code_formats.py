@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from serving_node.contract import code_formats
 from serving_node.contract.code_formats import CODE_TEXTS, CodeKind, CodePart, code_list, code_parts
 from serving_node.contract.model_config import parse_json
 from serving_node.contract.proto.model_config_pb2 import ModelConfig
@@ -80,3 +84,9 @@ def test_the_words_for_people_name_files_and_reasons_and_stay_short() -> None:
 def test_more_files_never_mean_less_code(paths: list[str], backend: str) -> None:
     fewer = set(code_parts(paths[1:], _config(backend)))
     assert fewer <= set(code_parts(paths, _config(backend)))
+
+
+def test_the_reference_names_every_ending() -> None:
+    page = (Path(__file__).parents[2] / "docs/reference/backends.md").read_text()
+    table = page.partition("\n## Code\n")[2].partition("\n## ")[0]
+    assert set(re.findall(r"`(\.\w+)`", table)) == set(code_formats._BY_SUFFIX)

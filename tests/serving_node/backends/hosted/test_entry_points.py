@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
+from serving_node.backends import loader
 from serving_node.backends.hosted.backend import HostedBackend
 from serving_node.backends.loader import Backends
 from serving_node.contract.errors import ErrorCode
@@ -186,3 +187,11 @@ def test_a_backend_that_is_written_in_python_has_no_threads(tmp_path: Path) -> N
     (tmp_path / "mine" / "model.py").write_text("")
     with pytest.raises(InferenceError, match="backend 'mine' runs in worker processes only"):
         Backends(directory=tmp_path).get("mine", Host.THREAD)
+
+
+def test_the_reference_says_where_each_backend_runs() -> None:
+    page = (ROOT / "docs/reference/backends.md").read_text()
+    page = next(part for part in page.split("\n\n") if part.startswith("| Backend | Files |"))
+    rows = dict(re.findall(r"^\| \[?`(\w+)`(?:\]\([^)]*\))? \|.*?\| ([a-z ]+) \| [^|]*\|$", page, re.MULTILINE))
+    hosts = {name: "threads" if known.host is Host.THREAD else "process" for name, known in loader._KNOWN.items()}
+    assert {name: "threads" if where == "threads" else "process" for name, where in rows.items()} == hosts
