@@ -57,6 +57,7 @@ _KNOWN = {
     "identity": _of_the_node("identity", Host.THREAD),
     "python": _of_the_node("python.backend", Host.PROCESS, ()),
     "openvino": _of_the_node("openvino.backend", Host.THREAD),
+    "trees": _of_the_node("trees.backend", Host.THREAD),
     "tensorrt": _of_the_node("tensorrt.backend", Host.THREAD, code_option="version-compatible"),
     "pytorch": _of_the_node("pytorch.backend", Host.PROCESS, _WORKERS),
 }

@@ -34,13 +34,13 @@ def boosted(path: Path, objective: str, **options: Any) -> tuple[xgboost.Booster
     with_holes = np.where(_generator.random(ROWS.shape) < 0.1, np.nan, ROWS)
     classes = {"num_class": 3} if objective.startswith("multi") else {}
     data = xgboost.DMatrix(with_holes, label=targets(objective), feature_names=list("vwxyz"))
-    booster = xgboost.train({"objective": objective, "max_depth": 4, **classes, **options}, data, 8)
+    booster = xgboost.train({"objective": objective, "max_depth": 4, "nthread": 1, **classes, **options}, data, 8)
     booster.save_model(path)
     return booster, path
 
 
 def light(path: Path, objective: str, **options: Any) -> tuple[lightgbm.Booster, Path]:
-    parameters = {"objective": objective, "num_leaves": 7, "verbose": -1, **options}
+    parameters = {"objective": objective, "num_leaves": 7, "verbose": -1, "num_threads": 1, **options}
     if "multi" in objective:
         parameters["num_class"] = 3
     group = [100, 200] if objective == "lambdarank" else None

@@ -41,6 +41,8 @@ _CONVERTIBLE = {
     ModelFormat.PICKLE: gettext_lazy("a Python pickle"),
     ModelFormat.TORCH_EXPORT: gettext_lazy("a PyTorch exported program"),
 }
+# by the backend "trees", which reads no UBJSON
+_SERVED_AS_THEY_ARE = {ModelFormat.XGBOOST, ModelFormat.LIGHTGBM}
 
 
 def conversion_advice(path: Path, name: str) -> str:
@@ -49,9 +51,13 @@ def conversion_advice(path: Path, name: str) -> str:
     if kind not in _CONVERTIBLE:
         return ""
     words = {"name": name, "kind": _CONVERTIBLE[kind]}
-    return (
-        _("%(name)s is %(kind)s: convert it with “flotilla convert %(name)s model.onnx” and upload the result.") % words
-    )
+    text = _("%(name)s is %(kind)s: convert it with “flotilla convert %(name)s model.onnx” and upload the result.")
+    if kind in _SERVED_AS_THEY_ARE:
+        text = _(
+            "%(name)s is %(kind)s: convert it with “flotilla convert %(name)s model.onnx” and upload the result, or "
+            "upload it with a config for the backend “trees”."
+        )
+    return text % words
 
 
 def describe_content(path: Path) -> str:

@@ -1,0 +1,1 @@
+"""Boosted trees of XGBoost and LightGBM, evaluated with numpy."""
