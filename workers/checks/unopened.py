@@ -15,6 +15,7 @@ from registry.selectors.configs import config_latest
 from serving_node.contract.datatypes import wire_name
 from serving_node.contract.errors import ContractError
 from serving_node.contract.model_config import ModelConfig, detect_backend, parse_json
+from serving_node.contract.model_config.platforms import model_files
 from serving_node.contract.signature import ModelSignature, TensorSignature
 from workers.checks.config_check import CONFIG_FILE, read_uploaded
 from workers.checks.formats import describe_content
@@ -24,7 +25,8 @@ _READ_HERE = "onnxruntime"
 MODEL_FILES = ("model.pt2", "model.pt", "model.py", "model.xml", "model.plan")
 """Names by which a version without a config is known for another format than ONNX."""
 # model file -> format, where the name of the backend says less
-_FORMATS = {"model.pt2": "pt2", "model.pt": "torchscript"}
+_TORCHSCRIPT = "torchscript"
+_FORMATS = {"model.pt2": "pt2", "model.py": "pytorch", "model.pt": _TORCHSCRIPT}  # beside a module: its weights
 # suffix -> how such a file begins; anything else may begin as it likes
 _BEGINNINGS = {".pt2": b"PK\x03\x04", ".pt": b"PK\x03\x04", ".xml": b"<"}
 
@@ -41,7 +43,9 @@ def unopened_format(paths: list[str], uploaded: Path | None, version: ModelVersi
     return next((format for name, format in _FORMATS.items() if backend == "pytorch" and name in paths), backend)
 
 
-def check_unopened(version: ModelVersion, format: str, heads: dict[str, Path], uploaded: Path | None) -> ModelSignature:
+def check_unopened(
+    version: ModelVersion, format: str, heads: dict[str, Path], uploaded: Path | None, warnings: list[str]
+) -> ModelSignature:
     """Return inputs and outputs as the config has them. ``heads`` are local copies of files that may be the model.
 
     Raises:
@@ -52,6 +56,11 @@ def check_unopened(version: ModelVersion, format: str, heads: dict[str, Path], u
         finding.evidence.update(format=format, file=config.default_model_filename, backend=config.backend)
         _require_model_file(version, config, heads)
         finding.summary = _("A model for the backend %(backend)s.") % {"backend": config.backend}
+        if format == _TORCHSCRIPT:
+            finding.warnings.append(
+                _("PyTorch has deprecated TorchScript: save the model with torch.export.save instead.")
+            )
+        warnings.extend(finding.warnings)
     with check(version, "runtime") as finding:
         finding.summary = _("Nothing of it is opened or run here; the node does that when it loads the version.")
     with check(version, "signature") as finding:
@@ -97,13 +106,15 @@ def _config(paths: list[str], uploaded: Path | None, version: ModelVersion) -> M
 
 
 def _require_model_file(version: ModelVersion, config: ModelConfig, heads: dict[str, Path]) -> None:
-    name = config.default_model_filename
-    if not name:
+    names = model_files(config)
+    if not names:
         return  # a backend of another package; only that knows its files
-    if not version.files.filter(path=name).exists() and not version.files.filter(path__startswith=f"{name}/").exists():
+    paths = list(version.files.values_list("path", flat=True))
+    name = next((name for name in names if any(path == name or path.startswith(f"{name}/") for path in paths)), None)
+    if name is None:
         raise VersionRejected(
             _("The backend %(backend)s looks for %(name)s, which is not among the files.")
-            % {"backend": config.backend, "name": name}
+            % {"backend": config.backend, "name": names[0]}
         )
     path = heads.get(name)
     beginning = _BEGINNINGS.get(Path(name).suffix)

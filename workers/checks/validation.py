@@ -105,7 +105,7 @@ def _run_checks(version: ModelVersion, lease: Lease) -> int:
             signature = _check_signature(version, summary)
         else:
             heads = {file.path: folder / str(index) for index, file in enumerate(_candidates(files))}
-            signature = check_unopened(version, format, heads, given)
+            signature = check_unopened(version, format, heads, given, warnings)
         paths = [file.path for file in files]
         lease.report(80, _("Comparing with the config"))
         config = check_config(version, given, paths, signature, warnings)

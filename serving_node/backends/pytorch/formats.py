@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from serving_node.contract.errors import ErrorCode
+from serving_node.contract.model_config.platforms import model_files
 from serving_node.core.errors import InferenceError
 
 if TYPE_CHECKING:
@@ -23,10 +24,6 @@ class Format(StrEnum):
     TORCHSCRIPT = "TorchScript"
     MODULE = "Python module"
     WEIGHTS = "weights"
-
-
-# tried in this order when the file that the config names, or that follows from its platform, is not there
-_USUAL = ("model.pt2", "model.pt", "model.py")
 
 
 def find_model(source: ModelSource) -> tuple[Path, Format]:
@@ -99,15 +96,11 @@ def archive_format(members: Sequence[str]) -> Format | None:
 
 def _existing(source: ModelSource) -> Path:
     folder = source.directory.resolve()
-    named = source.config.default_model_filename
-    usual = _USUAL if named in ("", *_USUAL) else ()
-    names: tuple[str, ...] = (named, *usual) if named else usual
-    for name in dict.fromkeys(names):
+    names = model_files(source.config)
+    for name in names:
         path = (folder / name).resolve()
         if not path.is_relative_to(folder):
             raise InferenceError(ErrorCode.INVALID_ARG, f"model file '{name}' lies outside the version's folder")
         if path.is_file():
             return path
-    raise InferenceError(
-        ErrorCode.INVALID_ARG, f"unable to find '{named or _USUAL[0]}' for model instance '{source.name}'"
-    )
+    raise InferenceError(ErrorCode.INVALID_ARG, f"unable to find '{names[0]}' for model instance '{source.name}'")

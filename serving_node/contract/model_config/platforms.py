@@ -38,6 +38,18 @@ _FILES = {
 _PYTHON_RUNTIME = "model.py"
 
 
+# files of PyTorch that stand for each other: its backend tells by the content what they are
+_PYTORCH_FILES = ("model.pt2", "model.pt", "model.py")
+
+
+def model_files(config: ModelConfig) -> tuple[str, ...]:
+    """Return the names under which the backend looks for the model's file, in order; none when only it knows them."""
+    named = (config.default_model_filename,) if config.default_model_filename else ()
+    if config.backend == "pytorch" and (not named or named[0] in _PYTORCH_FILES):
+        return tuple(dict.fromkeys((*named, *_PYTORCH_FILES)))
+    return named
+
+
 def known_pair(platform: str, backend: str) -> bool:
     """Return whether platform and backend may stand together; backends without a platform of their own take any."""
     if backend not in _PLATFORM_BACKENDS.values():

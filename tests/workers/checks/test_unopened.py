@@ -63,6 +63,25 @@ def test_a_version_with_a_config_becomes_ready(
 
 
 @pytest.mark.parametrize(
+    ("files", "format", "warned"),
+    [
+        ({"model.pt": ZIP}, "torchscript", True),
+        ({"model.pt2": ZIP}, "pt2", False),
+        ({"model.py": PYTHON, "model.safetensors": b"weights"}, "pytorch", False),
+        ({"model.py": PYTHON, "model.pt": ZIP}, "pytorch", False),
+    ],
+)
+def test_files_of_pytorch_are_found_under_each_name_and_torchscript_is_warned_of(
+    files: dict[str, bytes], format: str, warned: bool
+) -> None:
+    version = validate(files | {"config.pbtxt": CONFIG + b'backend: "pytorch"'})
+    assert (version.state, version.format) == ("ready", format), version.state_reason
+    row = Check.objects.get(version=version, kind="format")
+    assert row.verdict == ("warn" if warned else "pass")
+    assert ("PyTorch has deprecated TorchScript" in row.summary) is warned
+
+
+@pytest.mark.parametrize(
     ("files", "sentence"),
     [
         ({"model.py": PYTHON}, "Nothing of this version is run to find its inputs and outputs"),

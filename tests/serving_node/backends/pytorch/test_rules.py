@@ -216,7 +216,7 @@ def test_the_file_that_is_the_model(tmp_path: Path, config: str, files: list[str
     ],
 )
 def test_a_file_that_is_not_there(tmp_path: Path, filename: str, sentence: str) -> None:
-    config = ModelConfig(default_model_filename=filename)
+    config = ModelConfig(backend="pytorch", default_model_filename=filename)
     with pytest.raises(InferenceError) as caught:
         find_model(ModelSource("m", 1, tmp_path, config))
     assert caught.value.message == sentence
