@@ -76,7 +76,9 @@ class TensorRtModel:
     def close(self) -> None:
         """Let go of the engines. Idempotent."""
         with self._lock:
-            self._engines.clear()
+            for device in list(self._engines):
+                self._cuda.set_device(device)
+                del self._engines[device]
 
     def _engine(self, device: int) -> Any:
         with self._lock:

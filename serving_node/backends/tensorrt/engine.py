@@ -106,11 +106,20 @@ def _profile(engine: Any, tensors: tuple[EngineTensor, ...], index: int) -> Prof
         is_fixed = -1 not in tensor.shape
         shape = [tensor.shape] * 3 if is_fixed else engine.get_tensor_profile_shape(tensor.name, index)
         shapes[tensor.name] = _bounds(shape)
-        # the binding takes the number first here, unlike above; it is empty where the profile sets nothing
-        given = engine.get_tensor_profile_values(index, tensor.name) if tensor.is_shape else ()
+        given = _values(engine, tensor, index) if tensor.is_shape else ()
         if given:
             values[tensor.name] = _bounds(given)
     return Profile(index, shapes, values)
+
+
+def _values(engine: Any, tensor: EngineTensor, index: int) -> Sequence[Any]:
+    """Return what a profile allows for the elements of a shape tensor; empty where it says nothing."""
+    try:
+        # the binding takes the number first here, unlike for shapes
+        three: Sequence[Any] = engine.get_tensor_profile_values(index, tensor.name)
+    except RuntimeError:  # a tensor whose length is dynamic
+        return ()
+    return three
 
 
 def _bounds(three: Sequence[Any]) -> Bounds:

@@ -69,7 +69,6 @@ class EngineInstance:
         self._events: list[int] = []
         self._places: dict[str, Place] = {}
         self._contexts: dict[int, Context] = {}
-        cuda.set_device(device)
         try:
             self._open(trt, engine, config, settings)
         except BaseException as error:
@@ -118,6 +117,7 @@ class EngineInstance:
 
     def _open(self, trt: Any, engine: Any, config: ModelConfig, settings: InstanceSettings) -> None:
         cuda = self._cuda
+        cuda.set_device(self._device)
         least, greatest = cuda.priorities()
         priority = {Priority.MAX: greatest, Priority.MIN: least}.get(settings.priority, 0)
         self._streams = [cuda.create_stream(priority)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from serving_node.backends.hosted.backend import HostedBackend
 from serving_node.backends.loader import Backends
 from serving_node.backends.python.processes import Caretaker
 from serving_node.backends.tensorrt.backend import TensorRtBackend
+from serving_node.backends.tensorrt.cuda import CudaError
 from serving_node.contract.errors import ErrorCode
 from serving_node.contract.model_config import parse_pbtxt
 from serving_node.core.errors import InferenceError
@@ -529,6 +531,22 @@ async def test_version_compatible_engines_are_opened_when_the_node_allows_them(l
 def test_options_are_checked(options: dict[str, str], text: str) -> None:
     with pytest.raises(InferenceError, match=text):
         TensorRtBackend(fake_tensorrt, FakeCuda(), options)
+
+
+def test_the_backend_is_made_of_what_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tensorrt", fake_tensorrt)
+    monkeypatch.setattr("serving_node.backends.tensorrt.backend.cudart", FakeCuda)
+    assert isinstance(Backends().get("tensorrt"), TensorRtBackend)
+
+    def missing() -> None:
+        raise CudaError("the CUDA runtime (libcudart.so.13) is not installed")
+
+    monkeypatch.setattr("serving_node.backends.tensorrt.backend.cudart", missing)
+    with pytest.raises(InferenceError) as caught:
+        Backends().get("tensorrt")
+    assert caught.value.message == (
+        "backend 'tensorrt' is not installed on this node: the CUDA runtime (libcudart.so.13) is not installed"
+    )
 
 
 def test_a_node_without_tensorrt_says_so() -> None:
