@@ -47,7 +47,8 @@ class WorkerMetrics:
                 return repr(self._families[family].value(known))
             elif verb in ("increment", "set", "observe"):
                 family, known = self._series[number]
-                self._families[family].change(known, verb, float(*details))
+                (value,) = details
+                self._families[family].change(known, verb, float(value))
             else:
                 raise WireError("a deed on a metric that makes no sense")
         except (ValueError, TypeError, KeyError, IndexError) as error:
@@ -74,7 +75,7 @@ class WorkerMetrics:
 
     def _hold(self, number: int, family: int, labels: dict[str, str], bounds: list[str] | None) -> None:
         self._check_new(number, self._series)
-        known = tuple(sorted((str(name), str(value)) for name, value in labels.items()))
+        known = tuple(sorted((str(name), str(value)) for name, value in dict(labels).items()))
         self._families[family].hold(known, None if bounds is None else [float(bound) for bound in bounds])
         self._series[number] = (family, known)
 

@@ -7,7 +7,13 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
+from serving_node.backends.python.metrics import WorkerMetrics
+from serving_node.backends.python.worker.flotilla_wire import WireError
+from serving_node.core.errors import InferenceError
 from serving_node.observability.families import to_text
+from serving_node.observability.model_metrics import ModelMetrics
 
 from .conftest import Models
 
@@ -135,3 +141,53 @@ async def test_mistakes_are_named_as_triton_names_them(models: Models) -> None:
         " objects have been deleted.",
         "0.0",
     ]
+
+
+@pytest.mark.parametrize(
+    ("verb", "number", "details"),
+    [
+        ("family", "1", ["n", "", 0]),
+        ("family", 1, ["n", "", 0]),
+        ("family", 2, ["n", "", 9]),
+        ("family", 2, ["n"]),
+        ("series", 2, [9, {}, None]),
+        ("series", 2, [1, ["a"], None]),
+        ("series", 2, [1, None, None]),
+        ("series", 2, [1, {"a": "1"}, ["x"]]),
+        ("increment", 9, ["1"]),
+        ("increment", 5, ["one"]),
+        ("increment", 5, []),
+        ("value", [], []),
+        ("explode", 5, []),
+        (None, None, None),
+    ],
+)
+def test_a_worker_is_not_trusted(verb: Any, number: Any, details: Any) -> None:
+    metrics = ModelMetrics()
+    held = WorkerMetrics(metrics)
+    held.do("family", 1, ["n", "", 0])
+    held.do("series", 5, [1, {"a": "1"}, None])
+    with pytest.raises(WireError, match="metric"):
+        held.do(verb, number, details)
+    assert held.do("value", 5, []) == "0.0"
+
+
+def test_what_a_worker_holds_goes_once() -> None:
+    metrics = ModelMetrics()
+    one, other = WorkerMetrics(metrics), WorkerMetrics(metrics)
+    for held in (one, other):
+        held.do("family", 1, ["n", "", 0])
+        held.do("series", 2, [1, {}, None])
+        held.do("series", 3, [1, {}, None])
+    one.drop(1)
+    one.drop(1)
+    one.drop("nonsense")
+    other.do("increment", 2, ["2"])
+    assert other.do("value", 3, []) == "2.0"
+    with pytest.raises(WireError):
+        one.do("increment", 2, ["1"])
+    other.close()
+    other.close()
+    assert metrics.families() == []
+    with pytest.raises(InferenceError, match="the model is being unloaded"):
+        other.do("family", 4, ["n", "", 0])
