@@ -19,7 +19,7 @@ from registry.errors import ValidationFailed
 from registry.models import CodeFormats, ConfigRevision, ModelVersion, Project
 from registry.services import audit
 from registry.services.permissions import require
-from serving_node.contract.code_formats import CODE_TEXTS, code_parts
+from serving_node.contract.code_formats import CODE_TEXTS, CodeKind, code_parts
 from serving_node.contract.model_config import ModelConfig, parse_json
 
 _MOST_NAMED = 5
@@ -27,7 +27,12 @@ _MOST_NAMED = 5
 
 def code_files(paths: Iterable[str], config: ModelConfig) -> list[dict[str, str]]:
     """Return the parts of a version that are code under a config, as ``{"path", "why"}``."""
-    return [{"path": part.path, "why": _(CODE_TEXTS[part.kind])} for part in code_parts(paths, config)]
+    return [{"path": part.path, "why": _why(part.kind)} for part in code_parts(paths, config)]
+
+
+def _why(kind: CodeKind) -> str:
+    text = CODE_TEXTS[kind]
+    return _(text)
 
 
 def code_sentence(project: Project, files: Sequence[dict[str, Any]]) -> str:
