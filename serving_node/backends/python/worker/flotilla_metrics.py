@@ -83,7 +83,7 @@ class Metric:
 class MetricFamily:
     """Series of one name. It and its series are on the metrics page until nothing holds it any more."""
 
-    __slots__ = ("__weakref__", "_kind", "_number")
+    __slots__ = ("__weakref__", "_kind", "_number", "_series")
 
     COUNTER = MetricKind.COUNTER
     GAUGE = MetricKind.GAUGE
@@ -94,6 +94,8 @@ class MetricFamily:
         if not all(isinstance(text, str) for text in (name, description)) or not isinstance(kind, MetricKind):
             raise TypeError("MetricFamily: name and description must be str, kind one of its COUNTER, GAUGE, HISTOGRAM")
         self._kind = kind
+        # numbers of series that were asked for before, also by models that ask for each request
+        self._series: dict[Any, int] = {}
         number = next(_numbers)
         _reach().metric("family", number, [name, description, int(kind)], "Error when creating MetricFamily")
         self._number = number
@@ -116,8 +118,12 @@ class MetricFamily:
             raise TritonModelException("Failed to create metric. Unexpected buckets found.")
         bounds = None if buckets is None else [repr(_number("Metric", bound)) for bound in buckets]
         texts = {str(name): str(value) for name, value in (labels or {}).items()}
-        number = next(_numbers)
-        _reach().metric("series", number, [self._number, texts, bounds], "Error when creating Metric")
+        key = (tuple(sorted(texts.items())), None if bounds is None else tuple(bounds))
+        number = self._series.get(key, 0)
+        if not number:
+            number = next(_numbers)
+            _reach().metric("series", number, [self._number, texts, bounds], "Error when creating Metric")
+            self._series[key] = number
         return Metric(self, number)
 
 

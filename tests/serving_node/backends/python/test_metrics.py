@@ -103,6 +103,16 @@ async def test_gauges_take_what_numbers_there_are(models: Models) -> None:
     assert lines[2:] == ["(None, 1e+300)", "(None, nan)", "(None, -inf)", "(None, None, 2.5)"]
 
 
+async def test_a_series_may_be_asked_for_with_every_request(models: Models) -> None:
+    lines = await tried(
+        models,
+        "globals().setdefault('c', pb.MetricFamily('c', 'd', pb.MetricFamily.COUNTER)).__class__.__name__",
+        "[c.Metric({'a': str(n % 3)}).increment(1) for n in range(30_000)][-1]",
+        "[c.Metric({'a': str(n)}).value() for n in range(3)]",
+    )
+    assert lines[1:] == ["None", "[10000.0, 10000.0, 10000.0]"]
+
+
 async def test_mistakes_are_named_as_triton_names_them(models: Models) -> None:
     lines = await tried(
         models,
