@@ -39,6 +39,7 @@ from serving_node.frontends.shared_memory import SharedMemory
 from serving_node.observability.host import GpuProbe, HostProbe
 from serving_node.observability.logging import LogControl, LogFormat, configure_logging
 from serving_node.observability.tracing.tracer import Tracer, TracingUnavailable, open_tracer
+from serving_node.observability.visible_gpus import number_by_bus
 from serving_node.ports import StartError, admin_tls, cannot_listen, check_ports_free, grpc_tls, http_tls
 from serving_node.repository.blob_store import BlobStore
 from serving_node.repository.convergence import Limits
@@ -464,6 +465,7 @@ def run(settings: NodeSettings, notes: Sequence[str] = ()) -> int:
     When threads still work after the exit timeout (an engine that loads, a download), the process ends here.
     """
     _raise_file_limit()
+    number_by_bus()
     try:
         with _locked(settings.state_dir), contextlib.ExitStack() as stack:
             logs = _configure_logs(settings, stack)

@@ -15,6 +15,7 @@ import psutil
 import structlog
 
 from serving_node.observability.families import Family, MetricKind
+from serving_node.observability.visible_gpus import named_gpus, visible_gpus
 
 log = structlog.get_logger(__name__)
 
@@ -36,7 +37,7 @@ class GpuReading:
 
 
 class GpuProbe:
-    """Reads GPUs through NVML, opened on first use."""
+    """Reads the GPUs that CUDA shows to this process through NVML, opened on first use. Numbers are CUDA's."""
 
     def __init__(self) -> None:
         self._nvml: Any = None
@@ -52,7 +53,7 @@ class GpuProbe:
         return self._uuids.get(index, "")
 
     def count(self) -> int:
-        """Return how many GPUs the driver shows; 0 without a driver."""
+        """Return how many GPUs there are; 0 without a driver."""
         self._open()
         return len(self._handles)
 
@@ -69,7 +70,9 @@ class GpuProbe:
             import pynvml
 
             pynvml.nvmlInit()
-            self._handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
+            handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
+            uuids = [_text(pynvml.nvmlDeviceGetUUID(handle)) for handle in handles]
+            self._handles = [handles[number] for number in visible_gpus(uuids, named_gpus())]
             self._nvml = pynvml
         except Exception as error:
             # no driver, no library, no permission: a CPU node
