@@ -51,7 +51,8 @@ Written by `scripts/generate_node_reference.py`; change the code, then run it.
 
 `GET /metrics` on the metrics port (8002). Names and labels are Triton's; `flotilla_*` are ours, because percentiles
 over several nodes need histograms. Series of a model appear when it is ready and go when it is unloaded; a joined node
-shows them for another 30 s, so that the control plane reads the last counts.
+shows them for another 30 s, so that the control plane reads the last counts. Models in Python
+[make metrics of their own](python-backend.md#metrics-of-a-models-own), which stand behind these.
 
 | Name | Type | Labels | Meaning |
 |---|---|---|---|
