@@ -41,7 +41,7 @@ _CONVERTIBLE = {
     ModelFormat.PICKLE: gettext_lazy("a Python pickle"),
     ModelFormat.TORCH_EXPORT: gettext_lazy("a PyTorch exported program"),
 }
-# by the backend "trees", which reads no UBJSON
+# by the backend "trees"
 _SERVED_AS_THEY_ARE = {ModelFormat.XGBOOST, ModelFormat.LIGHTGBM}
 
 

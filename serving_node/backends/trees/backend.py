@@ -1,4 +1,4 @@
-"""The trees backend: serves models of XGBoost (JSON) and LightGBM (text) without either library."""
+"""The trees backend: serves models of XGBoost (JSON, UBJSON) and LightGBM (text) without either library."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from serving_node.core.rows import Array
 if TYPE_CHECKING:
     from serving_node.contract.proto.model_config_pb2 import ModelConfig
 
-_NAMES = ("model.json", "model.txt")
+_NAMES = ("model.json", "model.ubj", "model.txt")
 _INPUT, _LABEL, _PROBABILITIES, _VALUE = "input", "label", "probabilities", "variable"
 
 
@@ -80,7 +80,7 @@ class TreesBackend:
     name = "trees"
 
     def open_model(self, source: ModelSource) -> TreesModel:
-        """Read the model's file: ``default_model_filename``, else model.json or model.txt."""
+        """Read the model's file: ``default_model_filename``, else model.json, model.ubj or model.txt."""
         wanted = source.config.default_model_filename
         path = next(
             (source.directory / name for name in ([wanted] if wanted else _NAMES) if _is_file(source, name)), None

@@ -1,4 +1,4 @@
-"""XGBoost's JSON. Source: the schema that XGBoost documents for its models (doc/model.schema)."""
+"""XGBoost's JSON and UBJSON. Source: the schema that XGBoost documents for its models (doc/model.schema)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ import numpy as np
 
 from serving_node.backends.trees.forest import Floats, Forest, Tree
 from serving_node.backends.trees.predictor import Predictor, grouped, identity, sigmoid, softmax
+from serving_node.backends.trees.ubjson import parse
 from serving_node.contract.errors import ErrorCode
 from serving_node.core.errors import InferenceError
 
+# the type of a key's length, which no JSON has after its first brace
+_BINARY = (b"i", b"U", b"I", b"l", b"L")
 _LINKS: dict[str, Callable[[Floats], Floats]] = {
     "reg:squarederror": identity,
     "reg:squaredlogerror": identity,
@@ -36,14 +39,15 @@ _LINKS: dict[str, Callable[[Floats], Floats]] = {
 
 
 def read_xgboost(path: Path) -> Predictor:
-    """Read a model that XGBoost saved as JSON.
+    """Read a model that XGBoost saved as JSON or UBJSON.
 
     Raises:
         InferenceError: INVALID_ARG with what is damaged or not served.
     """
     try:
-        learner = json.loads(path.read_bytes())["learner"]
-        return _predictor(learner)
+        content = path.read_bytes()
+        document = parse(content) if content[:1] == b"{" and content[1:2] in _BINARY else json.loads(content)
+        return _predictor(document["learner"])
     except (ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError, RecursionError) as error:
         raise InferenceError(
             ErrorCode.INVALID_ARG, f"'{path.name}' is no model of XGBoost, or damaged: {type(error).__name__} {error}"
@@ -83,7 +87,7 @@ def _predictor(learner: dict[str, Any]) -> Predictor:
 
 
 def _tree(tree: dict[str, Any], weight: float) -> Tree:
-    if tree.get("categories"):
+    if len(tree.get("categories", ())):
         raise _unserved("splits on categories")
     left = np.asarray(tree["left_children"], np.int32)
     conditions = np.asarray(tree["split_conditions"], np.float32)

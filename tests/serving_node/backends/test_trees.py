@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from hypothesis import strategies as st
 from serving_node.backends.trees.forest import Forest, Tree
 from serving_node.backends.trees.lightgbm_file import read_lightgbm
 from serving_node.backends.trees.predictor import identity
+from serving_node.backends.trees.ubjson import parse
 from serving_node.backends.trees.xgboost_file import read_xgboost
 from serving_node.core.errors import InferenceError
 from serving_node.core.tensor import Tensor
@@ -56,6 +59,11 @@ def light(path: Path, objective: str = "regression", rows: Any = ROWS, **options
     booster = lightgbm.train(parameters, lightgbm.Dataset(rows, label=wanted(objective), group=group), 8)
     booster.save_model(path)
     return lightgbm.Booster(model_file=path)
+
+
+with tempfile.TemporaryDirectory() as _folder:
+    boosted(Path(_folder, "model.ubj"), max_depth=2)
+    BINARY = Path(_folder, "model.ubj").read_bytes()
 
 
 def shaped(answers: npt.NDArray[Any], like: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -191,6 +199,56 @@ def tree(content: dict[str, Any]) -> Any:
     return content["learner"]["gradient_booster"]["model"]["trees"][0]
 
 
+@pytest.mark.parametrize("options", [{}, {"booster": "dart"}, {"objective": "multi:softprob"}])
+def test_binary_json_is_the_same_model(tmp_path: Path, options: dict[str, Any]) -> None:
+    booster = boosted(tmp_path / "model.json", **options)
+    booster.save_model(tmp_path / "model.ubj")
+    first, second = (read_xgboost(tmp_path / name) for name in ("model.json", "model.ubj"))
+    np.testing.assert_array_equal(first.predict(ASKED), second.predict(ASKED))
+
+
+@given(st.binary(max_size=60), st.integers(0, 3000), st.integers(0, 3000))
+def test_damaged_binary_json_is_refused_and_nothing_else_happens(noise: bytes, start: int, end: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "model.ubj")
+        path.write_bytes(BINARY[:start] + noise + BINARY[end:])
+        with contextlib.suppress(InferenceError):
+            read_xgboost(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "value"),
+    [
+        (b"{U\x01ai\x05U\x01b[TFZ]}", {"a": 5, "b": [True, False, None]}),
+        (b"[#U\x02SU\x02hiL\0\0\0\0\0\0\0\x07", ["hi", 7]),
+        (b"D\x3f\xf8\0\0\0\0\0\0", 1.5),
+        (b"{}", {}),
+    ],
+)
+def test_binary_json(content: bytes, value: Any) -> None:
+    assert parse(content) == value
+    for end in range(len(content)):
+        with pytest.raises(ValueError, match="ends too early"):
+            parse(content[:end])
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (b"[" * 100, "nested too deep"),
+        (b"x", "unknown type"),
+        (b"[$S#U\x01", "unknown type"),
+        (b"SD\0\0\0\0\0\0\0\0", "no whole number"),
+        (b"Si\xff", "ends too early"),
+        (b"[$d#L\x7f\xff\xff\xff\xff\xff\xff\xff", "ends too early"),
+        (b"TT", "more after the end"),
+    ],
+)
+def test_binary_json_that_is_none_is_refused(content: bytes, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        parse(content)
+
+
 @pytest.mark.parametrize("part", [0.1, 0.5, 0.99])
 def test_cut_files_are_refused(tmp_path: Path, part: float) -> None:
     boosted(tmp_path / "model.json")
@@ -225,7 +283,7 @@ def test_text_that_is_damaged_or_not_served_is_said(tmp_path: Path, old: str, ne
 
 
 async def test_a_folder_without_a_model_is_said(tmp_path: Path) -> None:
-    with pytest.raises(InferenceError, match=r"has no file model\.json or model\.txt"):
+    with pytest.raises(InferenceError, match=r"has no file model\.json or model\.ubj or model\.txt"):
         await load(tmp_path, 'backend: "trees"')
 
 
