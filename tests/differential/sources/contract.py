@@ -1,4 +1,5 @@
 import asyncio
+import importlib
 import inspect
 import json
 import os
@@ -336,6 +337,7 @@ def imported():
     here = os.path.dirname(os.path.abspath(__file__))
     return {
         "words": [beside.WORD, beside_model.WORD],
+        "relative": tried(lambda: importlib.import_module(".beside", __package__).WORD),
         "name": __name__,
         "package": __package__,
         "module": sys.modules[__name__].__file__ == os.path.join(here, "model.py"),
