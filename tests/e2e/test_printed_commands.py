@@ -85,7 +85,7 @@ def test_readme_with_curl(flotilla: RunningFlotilla, token: str, shell: Any) -> 
 def test_readme_with_the_command(flotilla: RunningFlotilla, token: str, shell: Any) -> None:
     lines = [line.split("  #")[0].rstrip() for line in _block("export FLOTILLA_URL").splitlines()]
     commands = [line.replace("sentiment", "by-command") for line in lines if line.startswith("flotilla ")]
-    assert len(commands) == 7
+    assert len(commands) == 8
     for command in commands:
         if "--version 2 --canary" in command:
             shell(commands[0])

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
+import httpx2
 import numpy as np
 import pytest
 import tritonclient.http
@@ -107,6 +108,34 @@ def test_checks_complete_after_kill_of_their_worker(running: RunningFlotilla, cl
         os.kill(pid, signal.SIGKILL)
     client.wait(version, 180)
     assert [row["number"] for row in client.versions("survives-checks")] == [1]
+
+
+def test_a_measurement_is_done_again_after_kill_of_its_worker(
+    running: RunningFlotilla, client: Flotilla, tmp_path: Path
+) -> None:
+    client.push("measured", {"model.onnx": write_mlp(tmp_path / "model.onnx", seed=6)})
+    base = "projects/default/models/measured/versions/1/measurements/"
+    operation = client._post(base, {"node": "local", "batch": [1, 4], "instances": [1, 2], "seconds": 3})
+    assert not _scratches(running.node_port)
+    wait_until(lambda: _scratches(running.node_port), "the node has a copy", 60)
+    [copy] = _scratches(running.node_port)
+    index = httpx2.post(f"http://127.0.0.1:{running.node_port}/v2/repository/index", json={}).json()
+    assert "measured" not in {row["name"] for row in index} and copy not in {row["name"] for row in index}
+    ready = httpx2.get(f"http://127.0.0.1:{running.node_port}/v2/models/{copy}/versions/1/ready")
+    assert ready.status_code == 400, "nobody but the control plane reaches it"
+    pid = running.pid_of("jobs")
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    assert client.wait(operation, 240)["attempts"] == 2
+    [measurement] = client.measurements("measured", 1)
+    assert [cell["error"] for cell in measurement["cells"]] == [""] * 4
+    wait_until(lambda: not _scratches(running.node_port), "the node has no copy any more", 30)
+
+
+def _scratches(port: int) -> set[str]:
+    """Return the names of copies that the node has statistics of, which is as long as they are loaded."""
+    stats = httpx2.get(f"http://127.0.0.1:{port}/v2/models/stats").json()["model_stats"]
+    return {row["name"] for row in stats if row["name"].startswith("~")}
 
 
 def _begin(client: Flotilla, model: str, file: Path) -> dict[str, Any]:
