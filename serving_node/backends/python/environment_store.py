@@ -74,13 +74,13 @@ class EnvironmentStore:
             BuildError: pip failed, or it took too long.
         """
         root = self._folder / self.key(requirements)
-        if (root / _COMPLETE).exists():
+        if _is_whole(root):
             return root
         deadline = time.monotonic() + self._deadline_seconds
         try:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             with self._locked(root, deadline) as lock:
-                if not (root / _COMPLETE).exists():
+                if not _is_whole(root):
                     self._build(root, requirements, lock, deadline)
         except OSError as error:
             raise BuildError(f"{error.filename or self._folder}: {error.strerror or error}") from error
@@ -164,6 +164,11 @@ class EnvironmentStore:
 
     def _too_late(self) -> BuildError:
         return BuildError(f"it was not ready within {self._deadline_seconds:.0f} seconds")
+
+
+def _is_whole(root: Path) -> bool:
+    """Return whether an environment was built to its end, and the interpreter that it leans on is still there."""
+    return (root / _COMPLETE).exists() and (root / "bin" / "python3").exists()
 
 
 def failure(said: bytes, status: int) -> str:

@@ -71,6 +71,8 @@ def test_what_an_ended_node_left_is_built_anew(tmp_path: Path, house: Path, line
     (half / "rest").write_text("half of something")
     root = store.find_or_build(requirements)
     assert root == half and (root / "complete").exists() and not (root / "rest").exists()
+    (root / "bin" / "python3").unlink()
+    assert store.find_or_build(requirements) == root and (root / "bin" / "python3").exists()
 
 
 def test_who_waits_for_another_waits_only_so_long(tmp_path: Path, house: Path, lines: str) -> None:
