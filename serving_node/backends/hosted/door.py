@@ -99,7 +99,7 @@ class Door:
         """Take the sockets of instances and serve each on a thread of its own. The process ends with the connection."""
         while True:
             try:
-                text, fds, _, _ = socket.recv_fds(self._control, 16, CONNECTION_FDS)
+                text, fds, _, _ = socket.recv_fds(self._control, 16, CONNECTION_FDS, socket.MSG_CMSG_CLOEXEC)
             except OSError:
                 text, fds = b"", []
             opened = self._opened

@@ -24,7 +24,8 @@ def main() -> None:
     # when the node's thread that started this process ends, so does it
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)  # the node says when it is over
+        # the node says when it is over; not SIG_IGN, which processes of the model would inherit
+        signal.signal(number, lambda *_: None)
     data, control = (socket.socket(fileno=int(text)) for text in sys.argv[1:3])
     for end in (data, control):
         end.set_inheritable(False)

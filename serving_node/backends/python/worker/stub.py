@@ -110,7 +110,8 @@ def main() -> None:
     """Obey the node until it says that it is enough, or is gone."""
     die_with_the_node()
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)  # the node says when it is over
+        # the node says when it is over; not SIG_IGN, which processes of the model would inherit
+        signal.signal(number, lambda *_: None)
     data, control = (socket.socket(fileno=int(text)) for text in sys.argv[1:3])
     for end in (data, control):
         end.set_inheritable(False)

@@ -272,3 +272,19 @@ async def test_workers_end_with_a_node_that_is_killed(models: Models, until: Cal
     node.kill()
     await node.wait()
     await until(lambda: not Path("/proc", pid).exists() or Path("/proc", pid, "stat").read_text().split()[2] == "Z")
+
+
+async def test_signals_to_the_worker_are_ignored_but_end_what_a_model_starts(models: Models) -> None:
+    body = """
+    def initialize(self, args):
+        import signal, subprocess
+        self.helper = subprocess.Popen(["sleep", "100"])
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    def execute(self, requests):
+        self.helper.terminate()
+        status = np.array([self.helper.wait(10)], np.float32)
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", status)]) for _ in requests]
+    """
+    model = await models.load(body)
+    assert (await models.ask(model, [1]).array()).tolist() == [-signal.SIGTERM]
