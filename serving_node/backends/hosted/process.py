@@ -79,7 +79,7 @@ class HostProcess:
         return not self._is_closed and self.process.alive()
 
     def ask(self, kind: int, field: Any, seconds: float) -> Any:
-        """Give an order at the door and return its value. See ``ask``."""
+        """Give an order at the door and return its value. See ``answered``."""
         with self._lock:
             return self.answered(self._link, kind, field, seconds)
 
