@@ -6,7 +6,7 @@ A tensor's requests are written one after the other into the host's place and co
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 
 import numpy as np
@@ -59,10 +59,11 @@ class HostBuffer:
 
 
 class DeviceBuffer:
-    """Memory of the current GPU. ``address`` changes only in ``reserve``."""
+    """Memory of the current GPU. ``address`` changes only in ``reserve``, which calls ``moved`` when it was another."""
 
-    def __init__(self, cuda: Cuda) -> None:
+    def __init__(self, cuda: Cuda, moved: Callable[[], None]) -> None:
         self._cuda = cuda
+        self._moved = moved
         self.size = 0
         self.address = 0
 
@@ -70,9 +71,12 @@ class DeviceBuffer:
         """Have room for ``size`` bytes. What was in it is lost when it must grow."""
         if size <= self.size and self.address:
             return
+        is_new = not self.address
         self.close()
         self.address = self._cuda.allocate(max(size, 1))
         self.size = size
+        if not is_new:
+            self._moved()
 
     def close(self) -> None:
         """Free the memory. Idempotent."""

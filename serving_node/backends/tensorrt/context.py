@@ -111,7 +111,10 @@ class Context:
         return Run(outputs)
 
     def record(self, plan: GraphPlan, cuda: Cuda, stream: int) -> bool:
-        """Record an execution of these shapes; False, with a line in the log, when that is not possible."""
+        """Record an execution of these shapes; False, with a line in the log, when that is not possible.
+
+        Memory must be in its last place: ``rehearse`` sees to that.
+        """
         try:
             run = self.enqueue(plan.shapes, {}, stream)  # TensorRT prepares itself outside of the recording
             cuda.synchronize(stream)
@@ -130,11 +133,27 @@ class Context:
         self.graphs.add(plan, Graph(handle, run.outputs))
         return True
 
-    def close(self, cuda: Cuda) -> None:
-        """Free the graphs and the context."""
+    def rehearse(self, plan: GraphPlan, cuda: Cuda, stream: int) -> bool:
+        """Run what will be recorded, so that it has its memory; False, with a line in the log, when it cannot."""
+        for name, shape in plan.shapes.items():
+            self._places[name].reserve(shape)
+        try:
+            self.enqueue(plan.shapes, {}, stream)
+            cuda.synchronize(stream)
+        except (CudaError, InferenceError) as error:
+            log.warning("tensorrt.graph_not_recorded", instance=self._name, shapes=dict(plan.shapes), reason=str(error))
+            return False
+        return True
+
+    def forget_graphs(self, cuda: Cuda) -> None:
+        """Free what was recorded."""
         for graph in self.graphs.graphs():
             cuda.destroy_graph(graph.handle)
         self.graphs.clear()
+
+    def close(self, cuda: Cuda) -> None:
+        """Free the graphs and the context."""
+        self.forget_graphs(cuda)
         self._told.clear()
         self._context = None
 

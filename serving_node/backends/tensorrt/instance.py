@@ -129,7 +129,8 @@ class EngineInstance:
         self._computed, self._copied = self._events
         for tensor in self._facts.tensors:
             pinned = settings.pinned_inputs if tensor.is_input else settings.pinned_outputs
-            self._places[tensor.name] = Place(tensor, HostBuffer(cuda, pinned=pinned), DeviceBuffer(cuda))
+            device = DeviceBuffer(cuda, self._forget_graphs)
+            self._places[tensor.name] = Place(tensor, HostBuffer(cuda, pinned=pinned), device)
         strategy = getattr(trt.ExecutionContextAllocationStrategy, settings.allocation.value)
         for profile in self._profiles:
             made = engine.create_execution_context(strategy)
@@ -148,12 +149,22 @@ class EngineInstance:
         self._record(config)
 
     def _record(self, config: ModelConfig) -> None:
-        """Record the graphs that the config asks for, when all memory is in its last place."""
-        for spec in graph_specs(config):
-            for context in self._contexts.values():
-                planned = plan(spec, self._facts, context.profile)
-                if planned is not None and not context.has_told_outputs and not context.graphs.has(planned):
-                    context.record(planned, self._cuda, self._stream)
+        """Record the graphs that the config asks for: all are rehearsed before the first, so that no memory moves."""
+        rehearsed = [
+            (context, planned)
+            for spec in graph_specs(config)
+            for context in self._contexts.values()
+            if not context.has_told_outputs and (planned := plan(spec, self._facts, context.profile)) is not None
+            if context.rehearse(planned, self._cuda, self._stream)
+        ]
+        for context, planned in rehearsed:
+            if not context.graphs.has(planned):
+                context.record(planned, self._cuda, self._stream)
+
+    def _forget_graphs(self) -> None:
+        """Let go of all graphs: they read and write where the memory was before."""
+        for context in self._contexts.values():
+            context.forget_graphs(self._cuda)
 
     # -- running
 
@@ -208,7 +219,8 @@ class EngineInstance:
             views = self._copy_out(wanted, outputs)
         except BaseException:
             # nothing may still write into memory that the next batch uses
-            cuda.synchronize(self._stream)
+            for stream in self._streams:
+                cuda.synchronize(stream)
             raise
         cuda.wait(self._copied)
         execution.computed_ns = time.monotonic_ns()

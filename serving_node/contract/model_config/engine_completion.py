@@ -170,6 +170,12 @@ def _side(
         elif tensor.is_shape_tensor and not engine.is_shape_tensor:
             sentence = f"{subject} incorrectly marked as a shape tensor in the model configuration."
             yield ContractError(sentence, field=f"{path}.is_shape_tensor")
+        if tensor.is_non_linear_format_io:
+            sentence = (
+                f"{side} '{tensor.name}' for model '{config.name}' uses a linear IO format, but "
+                "'is_non_linear_format_io' is incorrectly set to true in the model configuration."
+            )
+            yield ContractError(sentence, field=f"{path}.is_non_linear_format_io")
         provided = data_type(engine.datatype)
         if tensor.data_type != provided:
             yield ContractError(

@@ -224,6 +224,42 @@ async def test_a_graph_with_a_lower_bound_serves_smaller_batches(load: Load, cud
     await model.close()
 
 
+async def test_graphs_hold_when_later_ones_need_more_memory(load: Load, cuda: FakeCuda, tmp_path: Path) -> None:
+    def spec(width: int) -> str:
+        return f'graph_spec {{ batch_size: 2 input {{ key: "x" value {{ dim: [ {width} ] }} }} }}'
+
+    config = f"""max_batch_size: 2 input {{ name: "x" data_type: TYPE_FP32 dims: [ 2 ] }}
+    optimization {{ cuda {{ graphs: true {spec(2)} {spec(4)} }} }}"""
+    path = onnx_models.save_identity(tmp_path / "m.onnx", FLOAT, ["N", "D"])
+    model = await load(path, {"x": [[1, 1], [2, 2], [8, 4]]}, config=config)
+    assert len(cuda.graphs) == 2
+    before = cuda.launched
+    (response,) = await infer(model, x(np.array([[1, 2], [3, 4]])))
+    assert arrays(response)["y"].tolist() == [[1, 2], [3, 4]]
+    assert cuda.launched - before == 1
+    await model.close()
+
+
+async def test_graphs_are_forgotten_when_memory_moves(load: Load, cuda: FakeCuda, tmp_path: Path) -> None:
+    # the smaller the input, the larger the output: what is taken at load does not last
+    nodes = [
+        helper.make_node("Shape", ["x"], ["shape"], start=1, end=2),
+        helper.make_node("Sub", ["nine", "shape"], ["times"]),
+        helper.make_node("Concat", ["one", "times"], ["repeats"], axis=0),
+        helper.make_node("Tile", ["x", "repeats"], ["y"]),
+    ]
+    weights = {"nine": np.array([9], np.int64), "one": np.array([1], np.int64)}
+    inputs, outputs = [onnx_models.tensor("x", FLOAT, ["N", "D"])], [onnx_models.tensor("y", FLOAT, ["N", "E"])]
+    path = onnx_models.save(tmp_path / "m.onnx", nodes, inputs, outputs, weights)
+    config = "optimization { cuda { graphs: true graph_spec { batch_size: 2 } } }"
+    model = await load(path, {"x": [[1, 1], [2, 8], [2, 8]]}, config=config)
+    for width, graphs in ((8, 1), (4, 0), (8, 0)):
+        (response,) = await infer(model, x(np.full((2, width), width)))
+        assert arrays(response)["y"].tolist() == [[width] * width * (9 - width)] * 2
+        assert len(cuda.graphs) == graphs
+    await model.close()
+
+
 async def test_a_model_whose_graphs_cannot_be_recorded_is_served_without(
     load: Load, cuda: FakeCuda, tmp_path: Path
 ) -> None:
