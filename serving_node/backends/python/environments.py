@@ -81,7 +81,8 @@ class Environments:
             return ""
         with contextlib.suppress(OSError), path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - _LOG_TAIL))
-            return file.read(_LOG_TAIL).decode(errors="replace")
+            # the control plane's database takes no text with zeros
+            return file.read(_LOG_TAIL).decode(errors="replace").replace("\0", "")
         return ""
 
     def _built(self, model: str, path: Path, version_directory: Path) -> Interpreter:

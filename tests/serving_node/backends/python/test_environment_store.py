@@ -149,6 +149,10 @@ async def test_a_model_runs_with_its_requirements(models: Models, tmp_path: Path
     word, prefix = (text.decode() for text in await models.ask(model, [b""], dtype="BYTES").array())
     assert word == "from the wheel" and Path(prefix).parent == tmp_path / "env"
     assert "Successfully installed demo-1.0" in models.backends.build_log(version)
+    (log,) = (tmp_path / "env").glob("*.log")
+    log.write_bytes(b"x" * 5000 + b"\0\xffend")
+    said = models.backends.build_log(version)
+    assert len(said) == 4095 and said.endswith("x\ufffdend")
     (version / "requirements.txt").write_text("demo\n")
     with pytest.raises(InferenceError, match="No module named 'demo'"):
         await models.load("import demo\n" + BODY, name="m")
