@@ -22,7 +22,7 @@ from serving_node.contract.model_config.state_rules import control_inputs, state
 from serving_node.core.errors import InferenceError
 
 if TYPE_CHECKING:
-    from serving_node.contract.proto.model_config_pb2 import ModelConfig
+    from serving_node.contract.proto.model_config_pb2 import ModelConfig, ModelInput
 
 
 # what the compiled code says of inputs that are not those that it is for
@@ -58,7 +58,11 @@ class PackageModel:
         if not config.input:
             return
         order = self._order(config)
-        shapes = {name: _shape(config, name) for name in order}
+        given = (*config.input, *control_inputs(config), *state_inputs(config))
+        known = {one.name: one for one in given if one.data_type}
+        if not known.keys() >= set(order):
+            return  # what the server makes of a ragged or padded batch; or the config is not complete, told elsewhere
+        shapes = {name: _shape(config, known[name]) for name in order}
         with checked_inputs():
             checking = _load(self._path, self.device, 1)
             while (found := self._refused(checking, order, shapes)) is not None:
@@ -108,12 +112,13 @@ def _load(path: Path, device: torch.device, runners: int) -> Any:
     return load_package(str(path), num_runners=runners, device_index=index).loader
 
 
-def _shape(config: ModelConfig, name: str) -> tuple[torch.dtype, list[int]]:
+def _shape(config: ModelConfig, tensor: ModelInput) -> tuple[torch.dtype, list[int]]:
     """Return the type and the largest shape of an input; dynamic dimensions are 2, which code for any number takes."""
-    tensor = next(one for one in (*config.input, *control_inputs(config), *state_inputs(config)) if one.name == name)
     shape = tensor.reshape.shape if tensor.HasField("reshape") else tensor.dims
     dims = [2 if dim < 0 else dim for dim in shape]
     datatype = wire_name(tensor.data_type)
     if datatype not in TORCH_TYPES:
-        raise InferenceError(ErrorCode.INVALID_ARG, f"input '{name}' of model '{config.name}' cannot be of strings")
+        raise InferenceError(
+            ErrorCode.INVALID_ARG, f"input '{tensor.name}' of model '{config.name}' cannot be of strings"
+        )
     return TORCH_TYPES[datatype], [config.max_batch_size, *dims] if config.max_batch_size > 0 else dims

@@ -9,6 +9,7 @@ import torch
 
 from serving_node.core.errors import InferenceError
 from tests.serving_node import torch_models
+from tests.serving_node.backends import model_calls
 from tests.serving_node.backends.pytorch.served import arrays, fp32, infer, load, raw
 
 pytestmark = [
@@ -81,6 +82,7 @@ async def test_answers_are_bit_equal_to_the_package_called_directly(
         ("TYPE_FP64 dims: 16", "input 'INPUT__0' is not what 'model.pt2' was compiled for: unmatched dtype"),
         ("TYPE_FP32 dims: 15", "was compiled for: unmatched dim value at 1, expected: 16, but got: 15"),
         ("TYPE_STRING dims: 16", "input 'INPUT__0' of model 'm' cannot be of strings"),
+        ("TYPE_INVALID dims: 16", "model input 'INPUT__0' must specify 'data_type'"),
     ],
 )
 async def test_inputs_that_the_code_is_not_for_are_refused_at_load(package: Path, wrong: str, sentence: str) -> None:
@@ -107,3 +109,15 @@ async def test_configs_that_do_not_fit_are_refused(package: Path) -> None:
         )
     with pytest.raises(InferenceError, match="model configuration must contain at least one input"):
         await load(package.parent)  # a package does not tell its inputs
+
+
+async def test_a_worker_unpacks_and_runs_it(package: Path) -> None:
+    model = await model_calls.load(package.parent, 'backend: "pytorch"' + config(*NAMES[0]))
+    try:
+        x, scale = torch.randn(7, 16), torch.randn(7, 1)
+        (response,) = await infer(model, [fp32("INPUT__0", x), fp32("scale", scale)])
+        expected = torch._inductor.aoti_load_package(str(package))(x, scale=scale)
+        assert arrays(response)["half"].tobytes() == raw(expected["half"])
+        assert torch.allclose(torch.from_numpy(arrays(response)["y"].copy()), expected["y"], atol=1e-6)
+    finally:
+        await model.close()
