@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 import os
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -256,6 +257,45 @@ async def test_a_crash_of_tensorrt_fails_the_build_alone(
     status = await ended(builds, await builds.start(BuildOrder(files, BuildPlan(max_batch_size=8))))
     assert status.state is BuildState.FAILED
     assert status.reason == "the process that built the engine was ended by SIGSEGV"
+
+
+_NODE = """
+import asyncio, sys
+from pathlib import Path
+import psutil
+from serving_node.contract.control import FileRef
+from serving_node.contract.engine_builds import BuildOrder, BuildPlan
+from serving_node.observability.host import GpuReading
+from serving_node.repository.blob_store import BlobStore
+from serving_node.repository.engine_builds import EngineBuilds
+
+async def main(folder, worker, sha256, size):
+    gpu = GpuReading("GPU-1", "G", None, None, None, None, None, None)
+    worker = [sys.executable, worker]
+    builds = EngineBuilds(folder / "e2", BlobStore(folder / "blobs"), lambda: [gpu], worker=worker, version=lambda: "1")
+    order = BuildOrder((FileRef("model.onnx", sha256, int(size)),), BuildPlan(max_batch_size=1))
+    status = await builds.start(order)
+    while not status.progress:
+        status = await builds.status(status.id, status.sequence, 30)
+    [child] = psutil.Process().children()
+    print(child.pid, flush=True)
+    await asyncio.Event().wait()
+
+asyncio.run(main(Path(sys.argv[1]), *sys.argv[2:]))
+"""
+
+
+async def test_no_worker_outlives_a_node_that_is_killed(
+    builds: EngineBuilds, stored: Callable[[Path], FileRef], tmp_path: Path
+) -> None:
+    file = stored(special(tmp_path / "m.onnx", "hangs"))
+    worker = str(Path(__file__).with_name("fake_worker.py"))
+    arguments = [sys.executable, "-c", _NODE, str(tmp_path), worker, file.sha256, str(file.size)]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as node:
+        assert node.stdout is not None
+        child = psutil.Process(int(node.stdout.readline()))
+        node.kill()
+    child.wait(SECONDS)
 
 
 async def test_reasons_of_tensorrt_are_told(
