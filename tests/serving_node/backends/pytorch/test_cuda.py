@@ -13,6 +13,7 @@ from serving_node.core.errors import InferenceError
 from tests.serving_node import torch_models
 from tests.serving_node.backends.pytorch.served import arrays, fp32, infer, load, raw, sent
 
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="PyTorch sees no GPU")
 GPU = "instance_group { count: 2 kind: KIND_GPU gpus: 0 }"
 IO = 'input {{ name: "x" data_type: TYPE_{0} dims: {1} }} output {{ name: "y" data_type: TYPE_{0} dims: -1 }}'
 
@@ -46,6 +47,7 @@ async def test_a_gpu_that_is_not_there_is_told_at_load(tmp_path: Path) -> None:
 
 
 @pytest.mark.gpu
+@needs_gpu
 @pytest.mark.parametrize("rows", [1, 7, 16])
 async def test_a_program_on_the_gpu_is_bit_equal_to_a_direct_call(tmp_path: Path, rows: int) -> None:
     path = torch_models.save_mlp(tmp_path / "1" / "model.pt2")
@@ -59,6 +61,7 @@ async def test_a_program_on_the_gpu_is_bit_equal_to_a_direct_call(tmp_path: Path
 
 
 @pytest.mark.gpu
+@needs_gpu
 @pytest.mark.parametrize("more", ["", 'parameters { key: "ENABLE_CACHE_CLEANING" value { string_value: "true" } }'])
 async def test_torchscript_on_the_gpu(tmp_path: Path, more: str) -> None:
     path = torch_models.save_script(tmp_path / "1" / "model.pt", torch_models.Mlp())
@@ -70,6 +73,7 @@ async def test_torchscript_on_the_gpu(tmp_path: Path, more: str) -> None:
 
 
 @pytest.mark.gpu
+@needs_gpu
 @pytest.mark.parametrize("shape", [(1, 5), (16, 0), (16, 300)])
 async def test_bfloat16_and_empty_tensors_through_pinned_memory(tmp_path: Path, shape: tuple[int, int]) -> None:
     torch_models.save_module(
@@ -84,6 +88,7 @@ async def test_bfloat16_and_empty_tensors_through_pinned_memory(tmp_path: Path, 
 
 
 @pytest.mark.gpu
+@needs_gpu
 async def test_cuda_graphs_answer_as_without(tmp_path: Path) -> None:
     path = torch_models.save_mlp(tmp_path / "1" / "model.pt2")
     sizes = "optimization { cuda { graphs: true graph_spec { batch_size: 1 } graph_spec { batch_size: 4 } } }"
