@@ -10,6 +10,7 @@ import pytest
 
 from serving_node.backends.onnxruntime.providers import CPU, CUDA, OPENVINO, TENSORRT, providers
 from serving_node.backends.onnxruntime.settings import GlobalThreads, global_threads, session_settings
+from serving_node.contract.code_formats import CodeKind, code_parts
 from serving_node.contract.errors import ErrorCode
 from serving_node.contract.model_config import ModelConfig, parse_pbtxt
 from serving_node.core.backend import Device, DeviceKind
@@ -231,3 +232,10 @@ def test_sessions_share_the_global_threads(tmp_path: Path) -> None:
 
     assert threads("1") <= 3, "one pool, whatever the models say"
     assert threads("0") >= 9, "a pool for each session"
+
+
+def test_accelerator_options_that_name_files_are_code() -> None:
+    config = accelerated("gpu", "tensorrt", trt_engine_cache_path="/cache", trt_engine_cache_enable="1")
+    config.backend = "onnxruntime"
+    assert [(part.path, part.kind) for part in code_parts(["model.onnx"], config)] == [("/cache", CodeKind.LIBRARY)]
+    assert code_parts(["model.onnx"], accelerated("gpu", "cuda", use_tf32="1")) == ()
