@@ -60,20 +60,27 @@ class OpenVinoInstance(ArrayInstance):
         if self._fixed_rows:
             rows = len(next(iter(feed.values())))
             feed = {name: self._filled(array) for name, array in feed.items()}
-        compiled = self._model.compiled()
-        if compiled is not self._compiled:
-            self._compiled, self._request = compiled, compiled.create_infer_request()
         # tensors on the memory of the arrays, which the request lets go when it gets the next ones
         tensors = {name: ov.Tensor(array, ov.Shape(array.shape), self._types[name]) for name, array in feed.items()}
+        while not self._infer(tensors):
+            self._compiled = self._model.compiled()
+            self._request = self._compiled.create_infer_request()
+        # the request keeps its own memory for the next batch
+        return [self._output(name)[:rows].copy() if rows else self._output(name).copy() for name in names]
+
+    def _infer(self, tensors: dict[str, Any]) -> bool:
+        """Run a batch; False when the compiled model has been replaced and the answers must not be trusted."""
+        if not self._model.is_current(self._compiled):
+            return False
         try:
             self._request.infer(tensors, share_inputs=True, share_outputs=True)
         except RuntimeError as error:
-            self._model.discard(compiled)
+            if not self._model.discard(self._compiled):
+                return False
             raise InferenceError(
                 ErrorCode.INTERNAL, f"openvino error in running inference : {openvino_sentence(str(error))}"
             ) from error
-        # the request keeps its own memory for the next batch
-        return [self._output(name)[:rows].copy() if rows else self._output(name).copy() for name in names]
+        return self._model.is_current(self._compiled)
 
     def _output(self, name: str) -> Array:
         data: Array = self._request.get_tensor(name).data
@@ -133,11 +140,18 @@ class OpenVinoModel:
                 compiled = self._compiled = self._compiled or self._compile()
         return compiled
 
-    def discard(self, compiled: Any) -> None:
-        """Compile again for the next batch, if this is the compiled model of now and its shapes are dynamic."""
+    def is_current(self, compiled: Any) -> bool:
+        """Return whether this is the compiled model of now."""
+        return compiled is self._compiled
+
+    def discard(self, compiled: Any) -> bool:
+        """Compile again for the next batch if shapes are dynamic; False when that was asked for before."""
         with self._lock:
-            if self._compiled is compiled and self._model.is_dynamic():
+            if self._compiled is not compiled:
+                return False
+            if self._model.is_dynamic():
                 self._compiled = None
+            return True
 
     def memory_bytes(self) -> int:
         """Return an estimate: the size of the model's files."""

@@ -15,9 +15,10 @@ from serving_node.backends.loader import Backends
 from serving_node.backends.openvino.settings import openvino_settings
 from serving_node.contract.code_formats import CodeKind, code_parts
 from serving_node.contract.errors import ErrorCode
-from serving_node.contract.model_config import ModelConfig, detect_backend, normalise
-from serving_node.core.backend import Device, ModelSource
+from serving_node.contract.model_config import ModelConfig, complete, detect_backend, normalise
+from serving_node.core.backend import Device, Execution, ModelSource
 from serving_node.core.errors import InferenceError
+from serving_node.core.request import InferenceRequest
 from serving_node.core.tensor import Tensor
 from tests.serving_node import onnx_models
 from tests.serving_node.backends.model_calls import arrays, infer, load
@@ -169,6 +170,62 @@ async def test_an_error_of_the_engine_fails_the_request_only(tmp_path: Path) -> 
     )
     assert arrays(good)["y"].tolist() == [[1, 1, 1, 1]]
     await model.close()
+
+
+def save_product(folder: Path) -> Path:
+    float_ = TensorProto.FLOAT
+    inputs = [onnx_models.tensor("x", float_, ["N", "K"]), onnx_models.tensor("z", float_, ["N", "L"])]
+    node = helper.make_node("MatMul", ["x", "z"], ["y"])
+    return onnx_models.save(folder / "model.onnx", [node], inputs, [onnx_models.tensor("y", float_, ["N", "M"])])
+
+
+def product(width: int, columns: int) -> Execution:
+    arrays = {"x": np.ones((1, width), np.float32), "z": np.ones((1, columns), np.float32)}
+    inputs = [Tensor.from_numpy(name, array, "FP32") for name, array in arrays.items()]
+    return Execution([InferenceRequest("m", "", inputs, lambda response: None)], 1)
+
+
+def shape_of(execution: Execution) -> tuple[int, ...]:
+    (tensors,) = execution.results
+    assert isinstance(tensors, list)
+    return tensors[0].shape
+
+
+def test_an_error_of_one_instance_is_none_of_the_others(tmp_path: Path) -> None:
+    config = ModelConfig(name="m", default_model_filename=save_product(tmp_path / "1").name)
+    model = Backends().get("openvino").open_model(ModelSource("m", 1, tmp_path / "1", config, (Device(), Device())))
+    config = complete(config, model.signature())
+    config.max_batch_size = 0
+    first, second = (model.create_instance(Device(), config, name) for name in ("a", "b"))
+    for instance in (first, second):
+        good = product(1, 2)
+        instance.execute(good)
+        assert shape_of(good) == (1, 2)
+    with pytest.raises(InferenceError, match="incompatible"):
+        first.execute(product(3, 5))
+    for columns in (4, 6):
+        good = product(1, columns)
+        second.execute(good)
+        assert shape_of(good) == (1, columns)
+
+
+def test_a_batch_that_ran_while_another_failed_runs_again(tmp_path: Path) -> None:
+    config = ModelConfig(name="m", default_model_filename=save_product(tmp_path / "1").name)
+    model = Backends().get("openvino").open_model(ModelSource("m", 1, tmp_path / "1", config, (Device(), Device())))
+    config = complete(config, model.signature())
+    config.max_batch_size = 0
+    instance = model.create_instance(Device(), config, "a")
+
+    class Disturbed:
+        """A request during which the batch of another instance fails."""
+
+        def infer(self, *arguments: object, **more: object) -> None:
+            assert model.discard(model.compiled())
+
+    instance._request = Disturbed()
+    good = product(1, 3)
+    instance.execute(good)
+    assert shape_of(good) == (1, 3)
 
 
 @pytest.mark.parametrize(
