@@ -36,6 +36,7 @@ FIXED = {
     "model": MODEL,
     "versions": MODEL + "versions/",
     "version": MODEL + "versions/1/",
+    "measurements": MODEL + "versions/1/measurements/",
     "configs": MODEL + "configs/",
     "config": MODEL + "configs/1/",
     "config-edit": MODEL + "configs/new/",

@@ -236,9 +236,10 @@ class Flotilla:
         told: tuple[int, str] | None = None
         while True:
             found = self._get(f"operations/{operation_id}/")
-            now = (int(found["progress_percent"]), str(found["message"]))
-            if progress is not None and now != told and now[1]:
-                progress(*now)
+            if progress is not None:
+                now = (int(found["progress_percent"]), str(found["message"]))
+                if now != told and now[1]:
+                    progress(*now)
                 told = now
             if found["state"] == "succeeded":
                 return found

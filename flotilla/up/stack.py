@@ -25,7 +25,7 @@ class UpOptions:
     node_port: int = 8000
     with_node: bool = True
     database_user: str = "nobody"
-    jobs_concurrency: int = 1
+    jobs_concurrency: int = 2  # a measurement takes minutes, and must not hold up the checks of an upload
 
 
 @dataclass(slots=True)

@@ -165,3 +165,78 @@ def test_a_conversion_report_goes_before_the_files(console: Console, tmp_path: P
     command, path, _headers, body = console.asked[2]
     assert (command, path) == ("POST", "/api/v1/projects/default/models/finch/versions/v1/conversion")
     assert json.loads(body) == {"report": {"steps": ["fp16"]}}
+
+
+def running(percent: int, message: str) -> dict[str, Any]:
+    return {"id": "o", "state": "running", "progress_percent": percent, "message": message}
+
+
+CELL = {
+    "batch": 4,
+    "instances": 1,
+    "requests": 10,
+    "rows_per_second": 40.0,
+    "latency_p50_ms": 1.5,
+    "latency_p99_ms": 2.5,
+    "compute_ms": 1.0,
+    "load_seconds": 0.2,
+    "memory_bytes": 2**20,
+    "error": "",
+}
+
+
+def answer_a_measurement(console: Console) -> None:
+    console.say(202, {"id": "o"})
+    console.say(200, running(5, "Loading"))
+    console.say(200, running(5, "Loading"))
+    console.say(200, {**running(100, "Batch 4"), "state": "succeeded", "result": {"measurement": "m1"}})
+    failed = {**CELL, "instances": 2, "requests": 0, "error": "out of memory"}
+    console.say(200, {"id": "m1", "cells": [CELL, failed]})
+
+
+def test_a_measurement_is_followed_to_its_figures(console: Console) -> None:
+    answer_a_measurement(console)
+    told: list[tuple[int, str]] = []
+    with Flotilla(console.url, "t") as client:
+        found = client.measure("m", 3, "gpu-7", batch=[4], progress=lambda *now: told.append(now))
+    assert found["id"] == "m1" and told == [(5, "Loading"), (100, "Batch 4")]
+    assert console.asked[0][1] == "/api/v1/projects/default/models/m/versions/3/measurements/"
+    assert json.loads(console.asked[0][3]) == {
+        "node": "gpu-7",
+        "config": None,
+        "batch": [4],
+        "instances": [1],
+        "shapes": {},
+    }
+
+
+def test_bench_model_prints_a_table_or_json(console: Console) -> None:
+    from click.testing import CliRunner
+
+    from flotilla.cli import main
+
+    arguments = ["bench-model", "m", "3", "--node", "gpu-7", "--batch", "4", "--instances", "1,2", "--url", console.url]
+    arguments += ["--token", "t", "--seconds", "0.5", "--shape", "image=3,224,224"]
+    answer_a_measurement(console)
+    done = CliRunner().invoke(main, arguments)
+    assert done.exit_code == 0, done.output
+    assert "5 %  Loading" in done.stderr
+    header, first, second = done.stdout.splitlines()
+    assert header.split()[:3] == ["BATCH", "INSTANCES", "ROWS/S"]
+    assert first.split() == ["4", "1", "40.0", "1.5", "2.5", "1.0", "0.2", "1.0"]
+    assert second.split()[:3] == ["4", "2", "-"] and second.endswith("out of memory")
+    sent = json.loads(console.asked[0][3])
+    assert (sent["instances"], sent["seconds"], sent["shapes"]) == ([1, 2], 0.5, {"image": [3, 224, 224]})
+    answer_a_measurement(console)
+    done = CliRunner().invoke(main, [*arguments, "--json"])
+    assert json.loads(done.stdout)["cells"][0] == CELL and done.stderr == ""
+
+
+@pytest.mark.parametrize(("option", "text"), [("--batch=x", "no list"), ("--shape=x", "INPUT=SIZES")])
+def test_bench_model_says_what_it_did_not_understand(console: Console, option: str, text: str) -> None:
+    from click.testing import CliRunner
+
+    from flotilla.cli import main
+
+    done = CliRunner().invoke(main, ["bench-model", "m", "3", "-n", "n", option, "--url", console.url, "--token", "t"])
+    assert done.exit_code == 2 and text in done.output and console.asked == []

@@ -23,6 +23,7 @@ from registry.models import NodeObservation
 from registry.selectors import deployments as deployment_selectors
 from registry.selectors import fleet as selectors
 from registry.services import fleet as services
+from serving_node.contract.control import SCRATCH_PREFIX
 
 
 @require_GET
@@ -105,7 +106,7 @@ def _facts(inventory: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _units(actor: Actor, observation: NodeObservation | None) -> list[dict[str, object]]:
-    """Return the node's units; those of other people's projects only as a count, under the name ""."""
+    """Return the node's units; under the name "" those of other people's projects as a count, and copies measured."""
     if observation is None:
         return []
     names = dict(deployment_selectors.deployments_visible_to(actor).values_list("served_name", "pk"))
@@ -114,7 +115,9 @@ def _units(actor: Actor, observation: NodeObservation | None) -> list[dict[str, 
     hidden = 0
     for unit in observation.units:
         name = str(unit.get("name", ""))
-        if name in names:
+        if name.startswith(SCRATCH_PREFIX):
+            seen.append({"name": "", "is_scratch": True})
+        elif name in names:
             seen.append({**unit, "deployment": names[name], "project": projects[name]})
         else:
             hidden += 1

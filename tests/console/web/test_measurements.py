@@ -121,3 +121,11 @@ def test_earlier_measurements_and_failed_ones_are_shown(served: Served, browse: 
         state=OperationState.FAILED, error={"code": "node_unreachable", "message": "Node node-1 is gone."}
     )
     assert "Node node-1 is gone." in bob.get(PATH.format(1)).content.decode()
+
+
+def test_the_page_of_the_node_names_a_copy_for_what_it_is(served: Served, browse: Browse) -> None:
+    unit = ObservedUnit("~0123", "measure-0123-1-1", 1, UnitState.LOADING)
+    observed = Observed(node=str(served.node.pk), epoch=1, generation_seen=1, generation_applied=1, models=(unit,))
+    fleet.node_observe(node=served.node, observed=observed, now=timezone.now())
+    page = browse("vera").get(f"/fleet/nodes/{served.node.pk}/").content.decode()
+    assert "loaded to be measured" in page and "you are not in" not in page
