@@ -11,7 +11,7 @@ from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.http.request import validate_host
 from django.utils.translation import gettext as _
 
-from console.middleware.client_ip import parse_networks
+from registry.domain.addresses import parse_networks
 
 INSECURE_KEY = "insecure-only-for-commands-without-a-server"
 
@@ -54,3 +54,14 @@ def check_uploads(app_configs: Sequence[Any] | None, **_kwargs: Any) -> list[Che
         return []
     message = _("FLOTILLA_MAX_UPLOAD_BYTES and FLOTILLA_UPLOAD_EXPIRY_HOURS must be positive.")
     return [Error(message, id="console.E003")]
+
+
+@register(Tags.security)
+def check_webhook_networks(app_configs: Sequence[Any] | None, **_kwargs: Any) -> list[CheckMessage]:
+    """Return console.E004 when a network that webhooks may call is neither an address nor a range."""
+    try:
+        parse_networks(settings.WEBHOOK_ALLOWED_NETWORKS)
+    except ValueError as error:
+        hint = _("Set FLOTILLA_WEBHOOK_ALLOWED_NETWORKS to addresses or ranges such as 10.1.0.0/16, with commas.")
+        return [Error(str(error), hint=hint, id="console.E004")]
+    return []

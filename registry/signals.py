@@ -13,6 +13,7 @@ from django.dispatch import Signal
 operation_ready = Signal()  # operation_id: UUID, queue: str
 node_desired_changed = Signal()  # node_id: UUID
 deployment_touched = Signal()  # deployment_id: UUID
+webhooks_due = Signal()
 
 
 def send_operation_ready(operation_id: uuid.UUID, queue: str) -> None:
@@ -32,3 +33,8 @@ def send_deployment_touched(deployment_id: uuid.UUID) -> None:
     transaction.on_commit(
         lambda: deployment_touched.send_robust(sender=None, deployment_id=deployment_id) and None, robust=True
     )
+
+
+def send_webhooks_due() -> None:
+    """Tell the workers after the commit that something waits to be delivered."""
+    transaction.on_commit(lambda: webhooks_due.send_robust(sender=None) and None, robust=True)

@@ -48,6 +48,11 @@ LIMITS = [
     ("Wrong passwords for a name from one address", "console.identity.login_limit:TRIES_PER_NAME", "", ""),
     ("Sign-ins from one address", "console.identity.login_limit:TRIES_PER_ADDRESS", "", ""),
     ("The time in which those are counted", "console.identity.login_limit:WINDOW_SECONDS", "seconds", ""),
+    ("Webhooks of a project", "registry.services.webhooks:MAX_WEBHOOKS", "", ""),
+    ("One attempt to deliver to a webhook", "workers.webhooks.sending:ATTEMPT_SECONDS", "seconds", ""),
+    ("Attempts of a delivery", "registry.domain.webhooks:MAX_ATTEMPTS", "", ""),
+    ("A webhook that fails is switched off after", "registry.domain.webhooks:DISABLE_AFTER", "", ""),
+    ("An ended delivery is kept", "registry.services.webhook_deliveries:KEEP_DELIVERIES", "", ""),
     ("An Idempotency-Key is remembered", "console.api.idempotency:KEPT_SECONDS", "seconds", ""),
 ]  # fmt: skip
 

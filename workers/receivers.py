@@ -8,7 +8,7 @@ from typing import Any
 from django.dispatch import receiver
 
 from registry import signals
-from workers.tasks.hints import RECONCILE_DEPLOYMENT, RECONCILE_NODE, RUN_OPERATION, sender
+from workers.tasks.hints import DELIVER_WEBHOOKS, RECONCILE_DEPLOYMENT, RECONCILE_NODE, RUN_OPERATION, sender
 
 
 @receiver(signals.operation_ready)
@@ -24,3 +24,8 @@ def _node_desired_changed(node_id: uuid.UUID, **kwargs: Any) -> None:
 @receiver(signals.deployment_touched)
 def _deployment_touched(deployment_id: uuid.UUID, **kwargs: Any) -> None:
     sender.send(RECONCILE_DEPLOYMENT, deployment_id, "control")
+
+
+@receiver(signals.webhooks_due)
+def _webhooks_due(**kwargs: Any) -> None:
+    sender.send(DELIVER_WEBHOOKS, None, "control")

@@ -5,12 +5,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Sequence
 
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
-
-
-def parse_networks(words: Sequence[str]) -> tuple[Network, ...]:
-    """Return addresses and CIDR ranges as networks. Raises ValueError with the word that is neither."""
-    return tuple(ipaddress.ip_network(word, strict=False) for word in words)
+from registry.domain.addresses import Network
 
 
 def client_ip(peer: str | None, forwarded_for: str, trusted: Sequence[Network]) -> str | None:

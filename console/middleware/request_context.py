@@ -14,7 +14,8 @@ from django.conf import settings
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-from console.middleware.client_ip import client_ip, parse_networks
+from console.middleware.client_ip import client_ip
+from registry.domain.addresses import parse_networks
 
 _ACCEPTABLE_ID = re.compile(r"[A-Za-z0-9._-]{8,64}")
 HEADER = "X-Request-ID"

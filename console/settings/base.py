@@ -204,6 +204,9 @@ SPECTACULAR_SETTINGS = {
         "OperationState": "registry.models.OperationState",
         "ProjectRole": "registry.models.Role",
         "RouteRole": "registry.models.RouteRole",
+        "DeliveryState": "registry.models.DeliveryState",
+        "WebhookFormat": "registry.models.WebhookFormat",
+        "ConfigFormat": ["form", "pbtxt", "json"],
     },
 }
 
@@ -214,6 +217,8 @@ MAX_UPLOAD_BYTES = env.integer("FLOTILLA_MAX_UPLOAD_BYTES", 20 * 1024**3)
 UPLOAD_EXPIRY_HOURS = env.integer("FLOTILLA_UPLOAD_EXPIRY_HOURS", 24)
 # Authority that signed the certificates of nodes' admin ports; empty: those that the system trusts.
 NODE_CA_FILE = env.text("FLOTILLA_NODE_CA_FILE", "")
+# Private networks that webhooks may call all the same, for receivers of one's own.
+WEBHOOK_ALLOWED_NETWORKS = env.words("FLOTILLA_WEBHOOK_ALLOWED_NETWORKS")
 PROMETHEUS_URL = env.text("PROMETHEUS_URL", "")
 TRUSTED_PROXIES = env.words("FLOTILLA_TRUSTED_PROXIES")
 

@@ -88,6 +88,9 @@ TONES: dict[str, Tone] = {
     "canary": Tone(_("Canary"), "amber", "flask-conical"),
     "shadow": Tone(_("Shadow"), "blue", "layers"),
     "held": Tone(_("Held"), "grey", "circle-pause"),
+    # deliveries and webhooks
+    "delivered": Tone(_("Delivered"), "green", "circle-check"),
+    "off": Tone(_("Off"), "grey", "circle-pause"),
     # tokens and accounts
     "active": Tone(_("Active"), "green", "circle-check"),
     "revoked": Tone(_("Revoked"), "grey", "ban"),

@@ -21,6 +21,7 @@ from console.web.views import (
     try_it,
     upload,
     versions,
+    webhooks,
 )
 
 app_name = "web"
@@ -84,6 +85,9 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("settings/environments/", settings.environments, name="environments"),
     path("settings/environments/<slug:slug>/", settings.environment, name="environment"),
     path("settings/projects/", settings.projects, name="projects"),
+    path("settings/webhooks/", webhooks.webhook_list, name="webhooks"),
+    path("settings/webhooks/<uuid:webhook_id>/", webhooks.webhook, name="webhook"),
+    path("settings/webhooks/<uuid:webhook_id>/act/", webhooks.webhook_act, name="webhook-act"),
     path("settings/password/", session.password, name="password"),
     # History
     path("audit/", audit.audit, name="audit"),

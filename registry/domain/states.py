@@ -68,6 +68,12 @@ OPERATION = _table(
     failed="",
     cancelled="",
 )
+DELIVERY = _table(
+    pending="delivered failed cancelled",
+    delivered="",
+    failed="",
+    cancelled="",
+)
 
 # (model name, column) -> table
 TABLES: Mapping[tuple[str, str], Table] = {
@@ -77,6 +83,7 @@ TABLES: Mapping[tuple[str, str], Table] = {
     ("rollout", "phase"): ROLLOUT,
     ("servingnode", "state"): NODE,
     ("operation", "state"): OPERATION,
+    ("webhookdelivery", "state"): DELIVERY,
 }
 
 

@@ -40,6 +40,14 @@ from registry.models.fleet import (
 from registry.models.measurements import ScratchUnit, VersionMeasurement
 from registry.models.operations import Operation, OperationQueue, OperationState
 from registry.models.samples import NodeSample, Resolution, Sample
+from registry.models.webhooks import (
+    DeliveryState,
+    Webhook,
+    WebhookAttempt,
+    WebhookDelivery,
+    WebhookEvent,
+    WebhookFormat,
+)
 
 __all__ = [
     "ACTIVE_PHASES",
@@ -53,6 +61,7 @@ __all__ = [
     "Check",
     "CodeFormats",
     "ConfigRevision",
+    "DeliveryState",
     "Deployment",
     "Environment",
     "Fleet",
@@ -90,4 +99,9 @@ __all__ = [
     "VersionFile",
     "VersionMeasurement",
     "VersionState",
+    "Webhook",
+    "WebhookAttempt",
+    "WebhookDelivery",
+    "WebhookEvent",
+    "WebhookFormat",
 ]

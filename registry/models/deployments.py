@@ -127,6 +127,9 @@ class Rollout(Row):
         ]
         indexes = [models.Index(fields=["deployment", "-created_at"], name="rollout_by_age")]
 
+    def __str__(self) -> str:
+        return str(self.deployment)
+
 
 class ApprovalState(models.TextChoices):
     """Life of an approval request."""

@@ -51,6 +51,7 @@ _PROJECT: dict[str, tuple[str, str]] = {
     "project.members": ("admin", "admin"),
     "project.policy": ("admin", "admin"),
     "project.tokens": ("viewer", "admin"),
+    "project.webhooks": ("admin", "admin"),
 }
 _SITE: dict[str, tuple[tuple[str, ...], str]] = {
     "site.view": (("none", "operator", "admin"), "read"),
@@ -58,6 +59,7 @@ _SITE: dict[str, tuple[tuple[str, ...], str]] = {
     "site.environments": (("admin",), "admin"),
     "site.users": (("admin",), "admin"),
     "site.projects": (("operator", "admin"), "admin"),
+    "site.webhooks": (("admin",), "admin"),
 }
 # Where no approval is needed, whoever may deploy may also shift traffic and go back.
 _RELAXED = {"deployment.traffic", "deployment.rollback"}
@@ -130,9 +132,10 @@ def can(actor: Actor, permission: str, obj: Any = None) -> Allowed | Denied:
     ``project.view``, ``model.write``, ``version.write``, ``version.quarantine``, ``version.measure``,
     ``version.measure_guarded`` (on nodes of environments that need approvals), ``config.write``,
     ``deployment.change``, ``deployment.traffic``, ``deployment.rollback``, ``deployment.infer``, ``approval.review``,
-    ``approval.withdraw``, ``operation.cancel``, ``project.members``, ``project.policy``, ``project.tokens``.
+    ``approval.withdraw``, ``operation.cancel``, ``project.members``, ``project.policy``, ``project.tokens``,
+    ``project.webhooks``.
     Site permissions take None: ``site.view``, ``site.fleet``, ``site.environments``, ``site.users``,
-    ``site.projects``.
+    ``site.projects``, ``site.webhooks``.
     """
     if actor.is_system:
         return Allowed()

@@ -17,6 +17,7 @@ from django.utils.translation import gettext as _
 from registry.domain.actors import Actor
 from registry.models import AuditEvent, AuditSeal
 from registry.selectors.permissions import project_id_of
+from registry.services.webhook_events import event_publish
 
 _GENESIS = "0" * 64
 _SEALER_LOCK = 0x464C4F54_5345414C
@@ -44,10 +45,12 @@ def record(
 ) -> AuditEvent:
     """Write one audit row in the caller's transaction. ``before`` and ``after`` must hold no secrets.
 
-    ``project_id`` is found from the row when it is not given; None for rows of the site.
+    ``project_id`` is found from the row when it is not given; None for rows of the site. Webhooks that want it get it.
     """
+    project_id = project_id or project_id_of(obj)
+    event_publish(action, project_id=project_id, actor_name=actor.name, obj=obj, details=after)
     return AuditEvent.objects.create(
-        project_id=project_id or project_id_of(obj),
+        project_id=project_id,
         actor_name=actor.name[:200],
         actor_id=actor.user_id,
         token_id=actor.token_id,

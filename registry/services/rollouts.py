@@ -43,6 +43,7 @@ from registry.services.code import code_permit
 from registry.services.nodes import node_generation_raise
 from registry.services.operations import operation_create, reconciled_finish, reconciled_report
 from registry.services.transition import move
+from registry.services.webhook_events import event_publish
 from serving_node.contract.model_config import parse_json
 
 _RECONCILE = "reconcile"
@@ -132,6 +133,13 @@ def rollout_move(*, rollout: Rollout, to: str, cause: str, actor: Actor | None =
             audit.record(actor=actor, action="rollout.abort", obj=rollout, after={"reason": cause})
             if rollout.spec_from.get("routes"):
                 _put_in_force(deployment, rollout.spec_from)
+        event_publish(
+            f"rollout.{to}",
+            project_id=deployment.project_id,
+            actor_name=actor.name,
+            obj=rollout,
+            details={"reason": cause, "deployment": str(deployment.pk)},
+        )
         _publish(deployment)
 
 

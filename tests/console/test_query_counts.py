@@ -16,8 +16,8 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from registry.domain.plans import DeploymentSpec, RouteSpec
-from registry.models import Membership, Project, User
-from registry.services import accounts, approvals, configs, deployments
+from registry.models import Membership, Project, User, Webhook
+from registry.services import accounts, approvals, configs, deployments, webhooks
 from tests.console.conftest import Cast, join_node
 from tests.console.web.conftest import Served, make_served
 
@@ -31,9 +31,18 @@ def served(cast: Cast) -> Served:
     return make_served(cast)
 
 
+def make_webhook(cast: Cast, name: str) -> Webhook:
+    url = "https://example.com/hook"
+    hook, _secret = webhooks.webhook_create(
+        project=cast.project, name=name, url=url, events=["*"], actor=cast.actor("alice")
+    )
+    return hook
+
+
 def addresses(served: Served) -> dict[str, str]:
     """Return what is counted, by name: every page, and every list and item of the API."""
     deployment = f"{PROJECT}deployments/{served.deployment.pk}/"
+    hook = make_webhook(served.cast, "first")
     api = {
         "projects": "/api/v1/projects/",
         "members": f"{PROJECT}members/",
@@ -66,8 +75,11 @@ def addresses(served: Served) -> dict[str, str]:
         "approval": f"/api/v1/approvals/{served.approval.pk}/",
         "operation": f"/api/v1/operations/{served.operation.pk}/",
         "node": f"/api/v1/nodes/{served.node.pk}/",
+        "webhooks": "/api/v1/webhooks/",
+        "webhook": f"/api/v1/webhooks/{hook.pk}/",
+        "deliveries": f"/api/v1/webhooks/{hook.pk}/deliveries/",
     }
-    pages = served.paths()
+    pages = {**served.paths(), "webhook": f"/settings/webhooks/{hook.pk}/"}
     return {**{f"api {name}": path for name, path in api.items()}, **{f"page {name}": pages[name] for name in pages}}
 
 
@@ -78,6 +90,7 @@ def grow(served: Served, name: str) -> None:
     Membership.objects.create(project=project, user=cast.alice, role="admin")
     person = User.objects.create(username=name)
     Membership.objects.create(project=cast.project, user=person, role="viewer")
+    make_webhook(cast, name)
     accounts.token_create(owner=cast.alice, name=name, scopes=["read"], project=None, actor=alice)
     version = cast.ready_version("finch", name.encode())
     other = cast.ready_version(name, b"other " + name.encode())

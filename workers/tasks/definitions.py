@@ -18,9 +18,10 @@ from workers import reconcile
 from workers.checks.validation import reject_stranded
 from workers.locks import Contended, advisory_lock
 from workers.tasks import sweeping
-from workers.tasks.hints import RECONCILE_DEPLOYMENT, RECONCILE_NODE, RUN_OPERATION, sender
+from workers.tasks.hints import DELIVER_WEBHOOKS, RECONCILE_DEPLOYMENT, RECONCILE_NODE, RUN_OPERATION, sender
 from workers.tasks.operations import work_on
 from workers.tasks.tidying import tidy_up
+from workers.webhooks import deliver_due
 
 
 @shared_task(name=RUN_OPERATION)
@@ -44,9 +45,16 @@ def reconcile_deployment(deployment_id: str) -> None:
             sender.send(RECONCILE_NODE, node_id, "control")
 
 
+@shared_task(name=DELIVER_WEBHOOKS)
+def deliver_webhooks() -> None:
+    """Deliver what is due to webhooks; one worker at a time does, so that slow receivers hold up no other task."""
+    with suppress(Contended), advisory_lock("role", "webhooks", wait_seconds=0):
+        deliver_due()
+
+
 @shared_task(name="workers.sweep")
 def sweep() -> None:
-    """Find what lost hints left behind: due operations, nodes behind, unsettled deployments, copies left over."""
+    """Find what lost hints left behind: due operations, nodes behind, unsettled deployments, copies, deliveries."""
     reject_stranded()
     scratch_sweep()
     now = timezone.now()
@@ -56,6 +64,8 @@ def sweep() -> None:
         sender.send(RECONCILE_NODE, node_id, "control")
     for deployment_id in sweeping.deployments_unsettled(now):
         sender.send(RECONCILE_DEPLOYMENT, deployment_id, "control")
+    if sweeping.webhooks_wait(now):
+        sender.send(DELIVER_WEBHOOKS, None, "control")
 
 
 @shared_task(name="workers.seal_audit")

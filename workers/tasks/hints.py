@@ -16,6 +16,7 @@ from redis.exceptions import RedisError
 RUN_OPERATION = "workers.run_operation"
 RECONCILE_NODE = "workers.reconcile_node"
 RECONCILE_DEPLOYMENT = "workers.reconcile_deployment"
+DELIVER_WEBHOOKS = "workers.deliver_webhooks"
 
 _log = logging.getLogger(__name__)
 
@@ -34,8 +35,11 @@ class HintSender:
         self._silent_until = 0.0
         self._is_down = False
 
-    def send(self, task: str, argument: uuid.UUID | str, queue: str) -> bool:
-        """Put the task named ``task`` on ``queue``; return False when it could not be sent. Never raises."""
+    def send(self, task: str, argument: uuid.UUID | str | None, queue: str) -> bool:
+        """Put the task named ``task`` on ``queue``; return False when it could not be sent. Never raises.
+
+        ``argument`` None: the task takes none.
+        """
         with self._lock:
             if self._clock() < self._silent_until:
                 return False
@@ -50,7 +54,8 @@ class HintSender:
             self._is_down = False
         return True
 
-    def _publish(self, task: str, argument: uuid.UUID | str, queue: str) -> None:
+    def _publish(self, task: str, argument: uuid.UUID | str | None, queue: str) -> None:
+        arguments = () if argument is None else (str(argument),)
         # One short-lived connection a hint: the pool's connections wait for the broker for as long as it takes.
         options: dict[str, Any] = {
             **current_app.conf.broker_transport_options,
@@ -61,7 +66,7 @@ class HintSender:
         }
         with current_app.connection_for_write(transport_options=options) as connection:
             connection.ensure_connection(max_retries=1, interval_start=0, interval_step=0)
-            current_app.send_task(task, args=(str(argument),), queue=queue, connection=connection, retry=False)
+            current_app.send_task(task, args=arguments, queue=queue, connection=connection, retry=False)
 
     def _failed(self, error: Exception) -> None:
         with self._lock:

@@ -6,6 +6,7 @@ from datetime import datetime
 
 from registry.selectors import deployments, fleet
 from registry.services.operations import operations_due
+from registry.services.webhook_deliveries import webhooks_due
 
 
 def due_operations(now: datetime) -> list[tuple[str, str]]:
@@ -21,3 +22,8 @@ def nodes_behind() -> list[str]:
 def deployments_unsettled(now: datetime) -> list[str]:
     """Return deployments that are behind, out of sync or rolling out."""
     return [str(deployment_id) for deployment_id in deployments.deployments_unsettled(now)]
+
+
+def webhooks_wait(now: datetime) -> bool:
+    """Say whether a delivery is due."""
+    return bool(webhooks_due(now))

@@ -16,6 +16,7 @@ from registry.services.operations import operations_purge
 from registry.services.retention import approvals_purge, refused_versions_purge, rollouts_purge
 from registry.services.samples import partitions_drop, partitions_ensure
 from registry.services.uploads import uploads_expire
+from registry.services.webhook_deliveries import deliveries_purge
 
 _log = logging.getLogger(__name__)
 
@@ -44,6 +45,7 @@ STEPS: Mapping[str, Callable[[datetime], object]] = {
     "refused_versions_purge": refused_versions_purge,
     "rollouts_purge": rollouts_purge,
     "approvals_purge": approvals_purge,
+    "deliveries_purge": deliveries_purge,
     "join_tokens_purge": join_tokens_purge,
     "sessions_purge": sessions_purge,
 }

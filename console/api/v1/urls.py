@@ -20,6 +20,7 @@ from console.api.v1 import (
     operations,
     projects,
     versions,
+    webhooks,
 )
 
 _MODEL = "projects/<slug:project>/models/<str:model>/"
@@ -27,6 +28,7 @@ _VERSION = f"{_MODEL}versions/<str:version>/"
 _CONFIGS = f"{_MODEL}configs/"
 _DEPLOYMENTS = "projects/<slug:project>/deployments/"
 _DEPLOYMENT = f"{_DEPLOYMENTS}<uuid:deployment>/"
+_WEBHOOK = "webhooks/<uuid:webhook>/"
 
 urlpatterns: list[URLPattern] = [
     path("projects/", projects.ProjectList.as_view()),
@@ -83,6 +85,13 @@ urlpatterns: list[URLPattern] = [
     path("operations/<uuid:operation>/cancel", operations.OperationCancel.as_view()),
     path("metrics/query", metrics.MetricsView.as_view()),
     path("audit/", audit.AuditList.as_view()),
+    path("webhooks/", webhooks.WebhookList.as_view()),
+    path(_WEBHOOK, webhooks.WebhookItem.as_view()),
+    path(f"{_WEBHOOK}rotate-secret", webhooks.WebhookRotate.as_view()),
+    path(f"{_WEBHOOK}test", webhooks.WebhookTest.as_view()),
+    path(f"{_WEBHOOK}deliveries/", webhooks.DeliveryList.as_view()),
+    path(f"{_WEBHOOK}deliveries/<uuid:delivery>/", webhooks.DeliveryItem.as_view()),
+    path(f"{_WEBHOOK}deliveries/<uuid:delivery>/replay", webhooks.DeliveryReplay.as_view()),
     path("users/", accounts.UserList.as_view()),
     path("api-keys/", accounts.TokenList.as_view()),
     path("api-keys/<uuid:token>/", accounts.TokenItem.as_view()),

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.middleware.client_ip import client_ip, is_loopback, parse_networks
+from console.middleware.client_ip import client_ip, is_loopback
+from registry.domain.addresses import parse_networks
 
 PROXY = parse_networks(["10.0.0.0/8", "::1"])
 

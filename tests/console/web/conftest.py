@@ -59,6 +59,7 @@ class Served:
             "tokens": "/settings/tokens/",
             "environments": "/settings/environments/",
             "projects": "/settings/projects/",
+            "webhooks": "/settings/webhooks/",
             "password": "/settings/password/",
             "audit": "/audit/",
             "operations": "/operations/",

@@ -1,0 +1,64 @@
+"""Forms of the pages about webhooks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.utils.translation import gettext_lazy
+
+from console.web.forms.styling import StyledForm
+from registry.domain.webhooks import MAX_URL
+from registry.models import Webhook, WebhookFormat
+
+
+class WebhookForm(StyledForm):
+    """What a webhook hears of and how. Of one that exists the address is only given to change it."""
+
+    name = forms.CharField(max_length=100, label=gettext_lazy("Name"))
+    url = forms.CharField(
+        max_length=MAX_URL,
+        label=gettext_lazy("Address"),
+        help_text=gettext_lazy("Kept sealed: nobody can read it here again."),
+        widget=forms.TextInput(
+            attrs={"type": "url", "placeholder": "https://", "autocomplete": "off", "spellcheck": "false"}
+        ),
+    )
+    events = forms.CharField(
+        max_length=2000,
+        initial="*",
+        label=gettext_lazy("Events"),
+        help_text=gettext_lazy("Names like version.ready or groups like approval.*, with commas; * is all of them."),
+        widget=forms.TextInput(attrs={"spellcheck": "false", "class": "input mono"}),
+    )
+    format = forms.ChoiceField(
+        choices=WebhookFormat.choices, initial=WebhookFormat.STANDARD, label=gettext_lazy("What is sent")
+    )
+    test_ids = {"name": "webhook-name", "url": "webhook-url", "events": "webhook-events", "format": "webhook-format"}
+
+    def clean_events(self) -> list[str]:
+        return [word.strip() for word in self.cleaned_data["events"].split(",") if word.strip()]
+
+
+class NewWebhookForm(WebhookForm):
+    """A new webhook, of the current project or of the site."""
+
+    of_site = forms.BooleanField(
+        required=False,
+        label=gettext_lazy("Of the whole site"),
+        help_text=gettext_lazy("It hears of nodes, fleets, environments and accounts instead of the project."),
+    )
+
+
+class WebhookChangeForm(WebhookForm):
+    """A webhook that exists; an empty address leaves it as it is."""
+
+    def __init__(self, *args: Any, webhook: Webhook, **kwargs: Any) -> None:
+        initial = {"name": webhook.name, "events": ", ".join(webhook.events), "format": webhook.format}
+        super().__init__(*args, initial=initial, **kwargs)
+        self.fields["url"].required = False
+        self.fields["url"].help_text = gettext_lazy("Empty: it stays as it is.")
+
+    def changes(self) -> dict[str, Any]:
+        """Return what the service takes."""
+        return {**self.cleaned_data, "url": self.cleaned_data["url"] or None}

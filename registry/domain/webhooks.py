@@ -1,0 +1,260 @@
+"""Outgoing webhooks: which events there are, what is sent, how it is signed, when it is tried again. Pure.
+
+Source of ids, headers and signatures: Standard Webhooks 1.0.0 (standardwebhooks.com).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import json
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from urllib.parse import urlsplit
+
+from registry.domain.addresses import Network, is_in, is_public, parse_address
+from registry.domain.texts import gettext as _
+
+TEST_EVENT = "webhook.test"
+SECRET_PREFIX = "whsec_"  # noqa: S105
+SECRET_BYTES = 32
+MAX_URL = 2000
+MAX_DETAILS_BYTES = 16 * 1024
+# Failing for this long, a webhook is switched off.
+DISABLE_AFTER = timedelta(days=5)
+# How long the secret before a rotation still signs beside the new one.
+SECRET_OVERLAP = timedelta(hours=24)
+# The pause after each failed attempt; after the last one the delivery has failed. About three days in all.
+PAUSES = tuple(timedelta(seconds=seconds) for seconds in (5, 60, 300, 1800, 7200, 18000, 36000, 50400, 72000, 86400))
+MAX_ATTEMPTS = len(PAUSES) + 1
+# A receiver that failed a few times is left alone for a while, whatever else waits for it.
+_REST = tuple(timedelta(seconds=seconds) for seconds in (5, 15, 60, 300))
+
+
+@dataclass(frozen=True, slots=True)
+class EventType:
+    """One type of event. ``sentence`` takes ``%(actor)s`` and ``%(label)s``; ``when`` is for the documentation.
+
+    Both are in English: what is sent must not depend on the language of who caused it.
+    """
+
+    name: str
+    when: str
+    sentence: str
+
+
+def _events(*rows: tuple[str, str, str]) -> dict[str, EventType]:
+    return {name: EventType(name, when, sentence) for name, when, sentence in rows}
+
+
+# The names are those of the audit log; the ends of rollouts are added to them.
+PROJECT_EVENTS = _events(
+    ("model.create", "a model is made", "%(actor)s made the model %(label)s."),
+    ("model.update", "a model's description or tags change", "%(actor)s changed the model %(label)s."),
+    ("version.submit", "a version is submitted for its checks", "%(actor)s submitted %(label)s."),
+    ("version.ready", "a version passed its checks, or is restored", "%(label)s is ready."),
+    ("version.reject", "a check refused a version", "%(label)s is rejected."),
+    ("version.archived", "a version is archived", "%(actor)s archived %(label)s."),
+    ("version.quarantined", "a version must not be deployed any more", "%(actor)s quarantined %(label)s."),
+    ("version.abandon", "an upload is given up", "%(actor)s abandoned %(label)s."),
+    ("version.permit_code", "somebody lets nodes run a version's code", "%(actor)s permitted the code in %(label)s."),
+    ("config.create", "a serving config is stored", "%(actor)s stored the config %(label)s."),
+    ("deployment.create", "a model is first deployed on a fleet", "%(actor)s made the deployment %(label)s."),
+    ("deployment.deploy", "a change of a deployment is put in force", "%(actor)s deployed %(label)s."),
+    ("deployment.traffic", "traffic is moved between versions", "%(actor)s moved traffic of %(label)s."),
+    ("deployment.rollback", "a deployment goes back to what it was", "%(actor)s rolled back %(label)s."),
+    ("rollout.succeeded", "a change serves on all nodes", "The rollout of %(label)s succeeded."),
+    ("rollout.abort", "a rollout is stopped and goes back", "The rollout of %(label)s is aborted."),
+    ("rollout.rolled_back", "a stopped rollout has gone back", "The rollout of %(label)s is rolled back."),
+    ("rollout.failed", "a rollout ended without success", "The rollout of %(label)s failed."),
+    ("approval.request", "a change needs approval", "%(actor)s asks for approval: %(label)s."),
+    ("approval.approve", "a reviewer approves", "%(actor)s approved: %(label)s."),
+    ("approval.request_changes", "a reviewer asks for changes", "%(actor)s asks for changes: %(label)s."),
+    ("approval.reject", "a reviewer rejects", "%(actor)s rejected: %(label)s."),
+    ("approval.withdraw", "a request is withdrawn", "%(actor)s withdrew: %(label)s."),
+    ("approval.void", "what a request is bound to has changed", "The request is void: %(label)s."),
+    ("approval.expire", "nobody decided in time", "The request has expired: %(label)s."),
+    ("membership.set", "an account gets a role", "%(actor)s set a role: %(label)s."),
+    ("membership.remove", "an account is taken out of the project", "%(actor)s removed a member: %(label)s."),
+)  # fmt: skip
+SITE_EVENTS = _events(
+    ("node.join", "a node joins", "Node %(label)s joined."),
+    ("node.cordon", "a node takes nothing new", "%(actor)s cordoned node %(label)s."),
+    ("node.uncordon", "a node takes work again", "%(actor)s uncordoned node %(label)s."),
+    ("node.drain", "a node is drained", "%(actor)s drains node %(label)s."),
+    ("node.retire", "a node leaves for good", "%(actor)s retired node %(label)s."),
+    ("fleet.create", "a fleet is made", "%(actor)s made the fleet %(label)s."),
+    ("environment.create", "an environment is made", "%(actor)s made the environment %(label)s."),
+    ("environment.update", "the protection of an environment changes", "%(actor)s changed the environment %(label)s."),
+    ("user.create", "an account is made", "%(actor)s made the account %(label)s."),
+    ("user.set_active", "an account is blocked or let in again", "%(actor)s blocked or let in %(label)s."),
+)  # fmt: skip
+TEST = EventType(TEST_EVENT, "somebody asks for a test", "%(actor)s tests the webhook %(label)s.")
+
+
+def event_type(name: str, *, of_project: bool) -> EventType | None:
+    """Return the type of that name, None when it is none that webhooks get."""
+    return (PROJECT_EVENTS if of_project else SITE_EVENTS).get(name)
+
+
+def pattern_problem(pattern: str, *, of_project: bool) -> str:
+    """Return why a pattern names no event, empty when it does: ``*``, ``version.*`` or ``version.ready``."""
+    known = PROJECT_EVENTS if of_project else SITE_EVENTS
+    if pattern == "*" or pattern in known:
+        return ""
+    noun, _dot, rest = pattern.partition(".")
+    if rest == "*" and any(name.startswith(f"{noun}.") for name in known):
+        return ""
+    return _("There is no event “%(pattern)s”.") % {"pattern": pattern[:100]}
+
+
+def is_wanted(name: str, patterns: Iterable[str]) -> bool:
+    """Say whether one of the patterns covers the event."""
+    noun = name.partition(".")[0]
+    return any(pattern in ("*", name, f"{noun}.*") for pattern in patterns)
+
+
+def url_problem(url: str, allowed: Sequence[Network]) -> str:
+    """Return why nothing may be sent to ``url``, as far as its text tells; empty when it may.
+
+    ``allowed`` are networks of the operator's that may be called in spite of being private; only to them goes http.
+    """
+    try:
+        parts = urlsplit(url)
+        host, _port = parts.hostname or "", parts.port
+    except ValueError:
+        return _("This is no address.")
+    if len(url) > MAX_URL or not url.isascii() or not url.isprintable() or " " in url:
+        return _("An address has at most %(limit)d characters, all of them visible ASCII.") % {"limit": MAX_URL}
+    if parts.scheme not in ("https", "http") or not host:
+        return _("An address begins with https:// and a host.")
+    if parts.username is not None or parts.password is not None or parts.fragment:
+        return _("An address holds no user, no password and no fragment.")
+    if parts.scheme == "http" and not allowed:
+        return _("Only https: what is sent would be readable on its way.")
+    address = parse_address(host)
+    if address is not None and not is_public(address) and not is_in(address, allowed):
+        return private_sentence(host)
+    return ""
+
+
+def private_sentence(host: str) -> str:
+    """Return why a host may not be called."""
+    return _("%(host)s has an address that is not public; webhooks go to public addresses only.") % {"host": host}
+
+
+def origin_of(url: str) -> str:
+    """Return scheme, host and port: what is shown of an address, whose path may be a secret."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def message_id(event_id: uuid.UUID) -> str:
+    """Return the ``webhook-id`` of an event: the same for every attempt, replay and receiver."""
+    return f"msg_{event_id.hex}"
+
+
+def payload(
+    kind: EventType,
+    *,
+    at: datetime,
+    project: str,
+    actor: str,
+    subject: Mapping[str, str],
+    details: Mapping[str, Any] | None,
+) -> dict[str, Any]:
+    """Return the body of an event. ``subject`` has type, id, label and url; details over 16 KiB are left out."""
+    words = {"actor": actor, "label": subject["label"]}
+    kept = dict(details or {})
+    if len(json.dumps(kept, default=str)) > MAX_DETAILS_BYTES:
+        kept = {"left_out": True}
+    return {
+        "type": kind.name,
+        "timestamp": at.astimezone(UTC).isoformat().replace("+00:00", "Z"),
+        "data": {
+            "project": project or None,
+            "actor": actor,
+            "text": kind.sentence % words,
+            "object": dict(subject),
+            "details": kept,
+        },
+    }
+
+
+def body_bytes(document: Mapping[str, Any], *, slack: bool) -> bytes:
+    """Return what is sent for a payload: itself, or a message that Slack's incoming webhooks take.
+
+    The same payload always gives the same bytes.
+    """
+    content = {"text": slack_text(document)} if slack else document
+    return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def slack_text(document: Mapping[str, Any]) -> str:
+    """Return one line in Slack's markup, with a link to the page and the reason or comment where there is one."""
+    data = document["data"]
+    text = _escaped(str(data["text"]))
+    if data["object"].get("url"):
+        text = f"<{_escaped(data['object']['url'])}|{text.replace('|', '¦')}>"
+    why = data["details"].get("reason") or data["details"].get("comment") or ""
+    project = f"*{_escaped(data['project'])}*: " if data["project"] else ""
+    quote = _escaped(str(why)).replace("\n", "\n> ")
+    return project + text + (f"\n> {quote}" if why else "")
+
+
+def _escaped(text: str) -> str:
+    # Otherwise a label like <!channel> would call everybody.
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def new_secret(random: bytes) -> str:
+    """Return a signing secret made of random bytes."""
+    return SECRET_PREFIX + base64.b64encode(random).decode()
+
+
+def sign(secret: str, message: str, timestamp: int, body: bytes) -> str:
+    """Return ``v1,<base64 of HMAC-SHA256>`` over id, timestamp (seconds) and body."""
+    try:
+        key = base64.b64decode(secret.removeprefix(SECRET_PREFIX), validate=True)
+    except binascii.Error as error:
+        raise ValueError("a signing secret is base64 after whsec_") from error
+    signed = f"{message}.{timestamp}.".encode() + body
+    return "v1," + base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()
+
+
+def headers(secrets: Sequence[str], message: str, timestamp: int, body: bytes) -> dict[str, str]:
+    """Return the headers of one attempt, with a signature of each secret."""
+    return {
+        "Content-Type": "application/json",
+        "User-Agent": "Flotilla-Webhooks/1",
+        "webhook-id": message,
+        "webhook-timestamp": str(timestamp),
+        "webhook-signature": " ".join(sign(secret, message, timestamp, body) for secret in secrets),
+    }
+
+
+def pause_after(attempts: int, spread: float, asked: timedelta | None = None) -> timedelta | None:
+    """Return how long to wait after so many failed attempts; None: that was the last one.
+
+    ``spread`` in 0..1 adds up to a tenth, so that what failed together is not tried together.
+    ``asked`` is the receiver's Retry-After; it makes the pause longer, up to the longest one.
+    """
+    if attempts > len(PAUSES):
+        return None
+    pause = PAUSES[attempts - 1] * (1 + 0.1 * spread)
+    return max(pause, min(asked or timedelta(), PAUSES[-1]))
+
+
+def rest_after(failures: int) -> timedelta:
+    """Return how long a receiver is left alone after so many failed attempts in a row."""
+    return _REST[min(failures, len(_REST)) - 1]
+
+
+def is_success(status: int) -> bool:
+    """Say whether an HTTP status means that the receiver has taken the event."""
+    return 200 <= status < 300
