@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from flotilla import settings
-from flotilla.commands import bench_model, convert, deployments, models
+from flotilla.commands import bench_model, convert, deployments, models, webhooks
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -116,6 +116,7 @@ for _command in (
     deployments.approvals,
     deployments.review,
     deployments.nodes,
+    webhooks.webhooks,
 ):
     main.add_command(_command)
 

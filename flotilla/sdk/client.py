@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from flotilla.sdk.transport import ApiError, Transport
 from flotilla.sdk.upload import Progress, upload_file
+from flotilla.sdk.webhooks import Webhooks
 
 Json = dict[str, Any]
 
@@ -28,10 +29,14 @@ class OperationFailed(Exception):
 
 
 class Flotilla:
-    """A console, as one user or service account, in one project. Use it as a context manager."""
+    """A console, as one user or service account, in one project. Use it as a context manager.
+
+    ``webhooks``: those of the project (flotilla.sdk.webhooks).
+    """
 
     def __init__(self, url: str, token: str, project: str = "default") -> None:
         self._transport = Transport(url.rstrip("/"), token)
+        self.webhooks = Webhooks(self._transport, project)
         self._models = f"projects/{project}/models/"
         self._deployments = f"projects/{project}/deployments/"
 
@@ -270,12 +275,7 @@ class Flotilla:
         return dict(self._transport.send("POST", path, json=body).json())
 
     def _pages(self, path: str, params: Mapping[str, str] | None = None) -> Iterator[Json]:
-        document = self._transport.send("GET", path, params=params).json()
-        while True:
-            yield from document["results"]
-            if not document.get("next"):
-                return
-            document = self._transport.send("GET", document["next"]).json()
+        return self._transport.pages(path, params)
 
 
 def _named(progress: Callable[[str, int, int], None] | None, path: str) -> Progress | None:

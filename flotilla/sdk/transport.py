@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import httpx2
@@ -76,6 +76,15 @@ class Transport:
             if pause is None:
                 raise problem
             time.sleep(pause)
+
+    def pages(self, path: str, params: Mapping[str, str] | None = None) -> Iterator[dict[str, Any]]:
+        """Yield the rows of a list, page after page."""
+        document = self.send("GET", path, params=params).json()
+        while True:
+            yield from document["results"]
+            if not document.get("next"):
+                return
+            document = self.send("GET", document["next"]).json()
 
 
 def _problem(response: httpx2.Response) -> ApiError:
