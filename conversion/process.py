@@ -24,6 +24,7 @@ from conversion.errors import ConversionFailed
 from conversion.order import Order
 from conversion.settings import scrubbed_environment
 from serving_node.contract.conversion import ConversionReport, ConversionVerdict
+from serving_node.contract.errors import ContractError
 
 _FOLDER = "flotilla-convert-"
 _LONGEST_MESSAGE = 16 << 20
@@ -95,7 +96,10 @@ def _converted(order: Order, limits: Limits, folder: Path, say: Callable[[str], 
         finally:
             _end(process)
         if "report" in last:
-            return ConversionReport.from_json(last["report"])
+            try:
+                return ConversionReport.from_json(last["report"])
+            except ContractError as error:
+                raise ConversionFailed(f"The conversion's process sent no good report: {error.message}.") from None
         if "error" in last:
             raise ConversionFailed(str(last["error"]))
         raise ConversionFailed(_ending(process, log, said[-1]))
@@ -122,12 +126,19 @@ def _listen(messages: IO[bytes], deadline: float, limits: Limits, say: Callable[
                 return {}
             *lines, rest = (rest + data).split(b"\n")
             for line in lines:
-                message = json.loads(line)
+                message = _message(line)
                 if "say" not in message:
-                    return dict(message)
+                    return message
                 say(str(message["say"]))
             if len(rest) > _LONGEST_MESSAGE:
                 raise ConversionFailed("The conversion's report is too long.")
+
+
+def _message(line: bytes) -> dict[str, Any]:
+    try:
+        return dict(json.loads(line))
+    except (ValueError, TypeError):  # code of the file may write what it likes
+        raise ConversionFailed("The conversion's process said something that is no report.") from None
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

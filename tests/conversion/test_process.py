@@ -102,6 +102,14 @@ def test_a_process_that_dies_is_told_apart(tmp_path: Path) -> None:
         run(order(path, allow_code=True), Limits(), lambda _: None)
 
 
+@pytest.mark.parametrize("said", [b"rubbish", b"[1]", b'{"report": {}}'])
+def test_what_is_no_report_is_not_believed(tmp_path: Path, said: bytes) -> None:
+    code = f"import os, sys; os.write(int(sys.argv[1]), {said!r} + bytes([10])); os._exit(0)"
+    path = pickled(tmp_path / "model.pkl", exec, code)
+    with pytest.raises(ConversionFailed, match=r"no report|no good report"):
+        run(order(path, allow_code=True), Limits(), lambda _: None)
+
+
 def test_a_process_that_hangs_is_ended(tmp_path: Path) -> None:
     import time
 

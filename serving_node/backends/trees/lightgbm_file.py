@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from serving_node.backends.trees.forest import Floats, Forest, Tree
-from serving_node.backends.trees.predictor import Predictor, grouped, identity, sigmoid, softmax
+from serving_node.backends.trees.predictor import Predictor, exponential, grouped, identity, sigmoid, softmax
 from serving_node.contract.errors import ErrorCode
 from serving_node.core.errors import InferenceError
 
@@ -110,7 +110,7 @@ def _link(objective: str, options: list[str]) -> Callable[[Floats], Floats]:
     if objective in _IDENTITY and "sqrt" not in options:
         return identity
     if objective in _EXPONENTIAL:
-        return np.exp
+        return exponential
     if objective == "multiclass":
         return softmax
     if objective == "cross_entropy":

@@ -24,6 +24,13 @@ def sigmoid(margins: Floats) -> Floats:
     return shares
 
 
+def exponential(margins: Floats) -> Floats:
+    """Return exp(x), infinity where that is too large."""
+    with np.errstate(over="ignore"):
+        powers: Floats = np.exp(margins)
+    return powers
+
+
 def softmax(margins: Floats) -> Floats:
     """Return shares of each row that sum to 1."""
     powers = np.exp(margins - margins.max(axis=1, keepdims=True))

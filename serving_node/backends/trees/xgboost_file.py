@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from serving_node.backends.trees.forest import Floats, Forest, Tree
-from serving_node.backends.trees.predictor import Predictor, grouped, identity, sigmoid, softmax
+from serving_node.backends.trees.predictor import Predictor, exponential, grouped, identity, sigmoid, softmax
 from serving_node.backends.trees.ubjson import parse
 from serving_node.contract.errors import ErrorCode
 from serving_node.core.errors import InferenceError
@@ -30,11 +30,11 @@ _LINKS: dict[str, Callable[[Floats], Floats]] = {
     "binary:logistic": sigmoid,
     "multi:softprob": softmax,
     "multi:softmax": softmax,
-    "count:poisson": np.exp,
-    "reg:gamma": np.exp,
-    "reg:tweedie": np.exp,
-    "survival:cox": np.exp,
-    "survival:aft": np.exp,
+    "count:poisson": exponential,
+    "reg:gamma": exponential,
+    "reg:tweedie": exponential,
+    "survival:cox": exponential,
+    "survival:aft": exponential,
 }
 
 
@@ -104,10 +104,13 @@ def _tree(tree: dict[str, Any], weight: float) -> Tree:
 def _base(text: str, objective: str, groups: int) -> Floats:
     """Return the margins that every row begins with: the file keeps what the link makes of them."""
     score = np.atleast_1d(np.asarray(json.loads(text), np.float32))
-    if _LINKS[objective] is sigmoid:
-        score = -np.log(1 / score - 1)
-    elif _LINKS[objective] is np.exp:
-        score = np.log(score)
+    with np.errstate(all="ignore"):
+        if _LINKS[objective] is sigmoid:
+            score = -np.log(1 / score - 1)
+        elif _LINKS[objective] is exponential:
+            score = np.log(score)
+    if not np.isfinite(score).all():
+        raise ValueError("base_score has no margin")
     base: Floats = np.broadcast_to(score.astype(np.float32), (groups,))
     return base
 

@@ -182,6 +182,7 @@ def document(path: Path) -> dict[str, Any]:
         (lambda one: tree(one)["split_conditions"].pop(), "as many parts"),
         (lambda one: one["learner"]["gradient_booster"]["model"]["tree_info"].pop(), "tree_info does not fit"),
         (lambda one: one["learner"]["learner_model_param"].update(num_feature="-1"), "num_feature"),
+        (lambda one: one["learner"]["learner_model_param"].update(base_score="[NaN]"), "base_score has no margin"),
         (lambda one: one.pop("learner"), "KeyError 'learner'"),
         (lambda one: one.update(learner=[]), "TypeError"),
     ],
