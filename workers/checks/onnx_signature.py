@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import onnx
 from django.utils.translation import gettext as _
@@ -11,6 +12,8 @@ from django.utils.translation import gettext as _
 from serving_node.contract.signature import ModelSignature, TensorSignature
 from workers.checks.onnx_file import OnnxSummary, UnreadableModel
 
+# the first IR version in which a request may replace the value that the file has for an input
+_REPLACEABLE_DEFAULTS = 4
 _WIRE_NAMES: dict[int, str] = {
     onnx.TensorProto.BOOL: "BOOL",
     onnx.TensorProto.UINT8: "UINT8",
@@ -30,7 +33,7 @@ _WIRE_NAMES: dict[int, str] = {
 
 
 def signature_of(summary: OnnxSummary) -> ModelSignature:
-    """Return the signature. Inputs that have a default in the file are no inputs of a request.
+    """Return the signature. Inputs that have a default in the file are optional, if they can be served at all.
 
     Raises:
         UnreadableModel: an input or output cannot be served; one sentence says which and why.
@@ -41,7 +44,17 @@ def signature_of(summary: OnnxSummary) -> ModelSignature:
     return ModelSignature(
         inputs=tuple(_tensors(inputs, _("input"))),
         outputs=tuple(_tensors(summary.outputs, _("output"))),
+        optional_inputs=tuple(_optional(summary)),
     )
+
+
+def _optional(summary: OnnxSummary) -> Iterator[TensorSignature]:
+    if summary.ir_version < _REPLACEABLE_DEFAULTS:
+        return
+    for value in summary.inputs:
+        if value.name in summary.initializers:
+            with contextlib.suppress(UnreadableModel):
+                yield from _tensors([value], _("input"))
 
 
 def _tensors(values: Iterable[onnx.ValueInfoProto], side: str) -> Iterable[TensorSignature]:

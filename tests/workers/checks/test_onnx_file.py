@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import onnx
+import onnxruntime
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -48,11 +49,16 @@ def test_operators_inside_branches_and_functions_are_seen(tmp_path: Path) -> Non
     assert ("", "Add") in summary.operators
 
 
-def test_inputs_with_a_default_are_not_asked_for(tmp_path: Path) -> None:
-    model = models.linear(ir_version=3)
+@pytest.mark.parametrize(("ir_version", "optional"), [(3, []), (8, ["w"])])
+def test_inputs_with_a_default_are_not_asked_for(tmp_path: Path, ir_version: int, optional: list[str]) -> None:
+    model = models.linear(ir_version=ir_version)
     model.graph.input.append(onnx.helper.make_tensor_value_info("w", TensorProto.FLOAT, [4, 2]))
-    summary = read_onnx(write(tmp_path, model.SerializeToString()), "m")
-    assert [tensor.name for tensor in signature_of(summary).inputs] == ["x"]
+    path = write(tmp_path, model.SerializeToString())
+    signature = signature_of(read_onnx(path, "m"))
+    assert [tensor.name for tensor in signature.inputs] == ["x"]
+    assert [tensor.name for tensor in signature.optional_inputs] == optional
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    assert [tensor.name for tensor in session.get_overridable_initializers()] == optional
 
 
 def test_external_weights_are_named_and_not_opened(tmp_path: Path) -> None:
