@@ -27,6 +27,8 @@ from workers.tasks.load_run import load_run, made_request
 
 # Fetching and loading together; a node that is busy with other models takes them first.
 LOAD_SECONDS = 300.0
+# A task of a worker is ended after 15 minutes; what is measured by then must have been kept.
+ALL_SECONDS = 720.0
 _POLL_SECONDS = 2.0
 
 
@@ -68,6 +70,7 @@ class _Bench:
         self._parsed: ModelConfig = parse_json(self.config.body)
         self._signature = ModelSignature.from_json(self.version.signature)
         self._done = 0
+        self._end = time.monotonic() + ALL_SECONDS
 
     def run(self) -> list[Cell]:
         """Return every combination, measured or with the reason why not."""
@@ -102,14 +105,19 @@ class _Bench:
         with suppress(Contended):  # somebody else pushes the same state
             reconcile_node(self.node.pk, connect=self._connect)
         seen = self._wait_loaded(scratch)
+        if seen is None:
+            text = _("%(node)s did not load the version within %(seconds)d s.")
+            problem = text % {**words, "seconds": LOAD_SECONDS}
+            return scratch, ObservedUnit(scratch.served_name, scratch.unit, 0, UnitState.LOADING), problem
         if seen.state is UnitState.READY:
             return scratch, seen, ""
         reason = seen.reason.text if seen.reason is not None else _("no reason given")
         text = _("The version could not be loaded with instance count %(instances)d on %(node)s: %(reason)s")
         return scratch, seen, text % {**words, "reason": reason}
 
-    def _wait_loaded(self, scratch: ScratchUnit) -> ObservedUnit:
-        deadline = time.monotonic() + LOAD_SECONDS
+    def _wait_loaded(self, scratch: ScratchUnit) -> ObservedUnit | None:
+        """Return what the node says once the copy is loaded or has failed; None when that takes too long."""
+        deadline = min(time.monotonic() + LOAD_SECONDS, self._end)
         after: int | None = None
         while True:
             self._lease.check()
@@ -118,13 +126,14 @@ class _Bench:
             if seen is not None and seen.state in (UnitState.READY, UnitState.FAILED):
                 return seen
             if time.monotonic() > deadline:
-                text = _("%(node)s did not load the version within %(seconds)d s.")
-                words = {"node": self.node.name, "seconds": LOAD_SECONDS}
-                raise NodeClientError(NodeErrorCode.TIMEOUT, text % words)
+                return None
             after = observed.sequence
 
     def _measure(self, scratch: ScratchUnit, cell: Cell) -> Cell:
         self._lease.check()
+        if time.monotonic() > self._end:
+            text = _("The measurement took more than %(minutes)d minutes; ask for fewer combinations.")
+            return Cell(**{**cell.to_json(), "error": text % {"minutes": ALL_SECONDS / 60}})
         words = {"batch": cell.batch, "instances": cell.instances}
         shapes = input_shapes(self._signature, self._parsed, cell.batch, self.grid.shapes)
         request = made_request(self._signature, shapes)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from registry.domain.actors import Actor
-from registry.domain.measurements import Grid
+from registry.domain.measurements import Cell, Grid
 from registry.models import Operation, ScratchUnit, VersionMeasurement
 from registry.selectors.desired import desired_state
 from registry.services.measurements import measurement_start
@@ -21,6 +21,7 @@ from workers.node_client.client import NodeAddress
 from workers.node_client.errors import NodeClientError, NodeErrorCode
 from workers.node_client.fake import FakeNode, FakeNodeClient
 from workers.reconcile import reconcile_node
+from workers.tasks import measuring
 from workers.tasks.measuring import bench_model
 from workers.tasks.operations import work_on
 
@@ -217,3 +218,29 @@ def test_lease_lost_is_not_an_outcome(world: World, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(Lease, "report", lost)
     world.work(operation)
     assert operation.state == "running", "whoever has the lease now says how it ends"
+
+
+def test_what_takes_too_long_is_left_out_and_the_rest_is_kept(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    operation = world.start(Grid((1, 2), (1,), 0.1))
+    bench: list[Any] = []
+    real = measuring._Bench._measure
+
+    def measure(self: Any, scratch: ScratchUnit, cell: Cell) -> Cell:
+        if bench:
+            self._end = 0.0
+        bench.append(self)
+        return real(self, scratch, cell)
+
+    monkeypatch.setattr(measuring._Bench, "_measure", measure)
+    world.work(operation)
+    assert operation.state == "succeeded"
+    first, second = VersionMeasurement.objects.get().cells
+    assert first["requests"] > 0 and "more than 12 minutes" in second["error"]
+    assert world.nothing_left()
+
+
+def test_a_node_that_does_not_load_in_time_is_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measuring, "LOAD_SECONDS", -1.0)
+    operation = world.work(world.start(Grid((1,), (1,), 0.1)))
+    assert operation.error is not None and "did not load the version within" in operation.error["message"]
+    assert world.nothing_left()
