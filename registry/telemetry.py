@@ -2,7 +2,7 @@
 
 An event carries no truth: readers re-read the rows. Failures to publish are swallowed (the pages poll as well).
 Topics: ``model:<id>``, ``version:<id>``, ``deployment:<id>``, ``approval:<id>``, ``operation:<id>``, ``node:<id>``,
-``fleet``, ``project:<id>``, ``metrics``.
+``webhook:<id>``, ``fleet``, ``project:<id>``, ``metrics``.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from registry.models import (
     ServingNode,
 )
 from registry.selectors.permissions import can, role_in
+from registry.selectors.webhooks import webhooks_visible_to
 
 MAX_TOPICS = 50
 
@@ -36,7 +37,7 @@ def authorise(actor: Actor, topics: Sequence[str]) -> dict[str, str]:
     """Return topic -> scope for those topics that exist and the actor may see; the others are left out.
 
     The scope is the actor's role in the topic's project (``admin`` for site administrators who see all), or the site
-    role for ``fleet``, ``node:<id>`` and ``metrics``.
+    role for ``fleet``, ``node:<id>`` and ``metrics``, and ``admin`` for ``webhook:<id>``.
     """
     found = {topic: _scope(actor, topic) for topic in dict.fromkeys(topics)}
     return {topic: scope for topic, scope in found.items() if scope is not None}
@@ -52,6 +53,8 @@ def _scope(actor: Actor, topic: str) -> str | None:
         return None
     if str(key) != name:
         return None
+    if prefix == "webhook":
+        return "admin" if webhooks_visible_to(actor).filter(pk=key).exists() else None
     if prefix == "node":
         return _site_scope(actor) if ServingNode.objects.filter(pk=key).exists() else None
     fetch = _OF_PROJECT.get(prefix)

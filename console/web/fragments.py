@@ -6,13 +6,25 @@ A fragment shows facts only, never a form: what may be done depends on the viewe
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterable
 from typing import Any
 
 from django.template.loader import render_to_string
 
 from console.live.fragments import register
-from registry.models import ApprovalRequest, Deployment, ModelVersion, Operation, RegisteredModel, ServingNode
-from registry.selectors import deployments, fleet, models, versions
+from registry.models import (
+    ApprovalRequest,
+    Deployment,
+    ModelVersion,
+    Operation,
+    RegisteredModel,
+    ServingNode,
+    Webhook,
+    WebhookDelivery,
+)
+from registry.selectors import deployments, fleet, models, versions, webhooks
+
+DELIVERIES_SHOWN = 25
 
 
 def version_context(version: ModelVersion) -> dict[str, Any]:
@@ -109,6 +121,20 @@ def node_live(topic_id: str, _scope: str) -> str:
     return render_to_string("web/fragments/node_live.html", {"row": fleet.node_row(node)})
 
 
+def webhook_context(hook: Webhook, deliveries: Iterable[WebhookDelivery]) -> dict[str, Any]:
+    """Return what the live part of a webhook shows; each delivery with the time at which it may be tried next."""
+    return {"webhook": hook, "deliveries": [(one, max(one.due_at, hook.resting_until)) for one in deliveries]}
+
+
+def webhook_live(topic_id: str, _scope: str) -> str:
+    """How a webhook does, and its newest deliveries."""
+    hook = Webhook.objects.filter(pk=topic_id).first()
+    if hook is None:
+        return ""
+    newest = webhooks.deliveries_of(hook)[:DELIVERIES_SHOWN]
+    return render_to_string("web/fragments/webhook_live.html", webhook_context(hook, newest))
+
+
 register("version", "version-live", version_live)
 register("version", "version-row", version_row)
 register("deployment", "deployment-live", deployment_live)
@@ -118,3 +144,4 @@ register("operation", "operation-live", operation_live)
 register("approval", "approval-live", approval_live)
 register("fleet", "fleet-table", fleet_table)
 register("node", "node-live", node_live)
+register("webhook", "webhook-live", webhook_live)

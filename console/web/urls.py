@@ -87,6 +87,9 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("settings/projects/", settings.projects, name="projects"),
     path("settings/webhooks/", webhooks.webhook_list, name="webhooks"),
     path("settings/webhooks/<uuid:webhook_id>/", webhooks.webhook, name="webhook"),
+    path(
+        "settings/webhooks/<uuid:webhook_id>/deliveries/<uuid:delivery_id>/", webhooks.delivery, name="webhook-delivery"
+    ),
     path("settings/webhooks/<uuid:webhook_id>/act/", webhooks.webhook_act, name="webhook-act"),
     path("settings/password/", session.password, name="password"),
     # History

@@ -104,5 +104,7 @@ def page_path(project: str, obj: models.Model) -> str:
             return f"/approvals/{obj.pk}/"
         case ServingNode():
             return f"/fleet/nodes/{obj.pk}/"
+        case Webhook():
+            return f"/settings/webhooks/{obj.pk}/"
         case _:
             return ""

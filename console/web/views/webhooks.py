@@ -10,18 +10,17 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.utils.translation import gettext as _
 from django.views.decorators.debug import sensitive_post_parameters
-from django.views.decorators.http import require_http_methods, require_POST
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from console.web import equivalents
 from console.web.forms.webhooks import NewWebhookForm, WebhookChangeForm
+from console.web.fragments import DELIVERIES_SHOWN, webhook_context
 from console.web.page import actor_of, add_errors, frame_of, page, permissions, render_page
-from registry.domain.webhooks import PROJECT_EVENTS, SITE_EVENTS
+from registry.domain.webhooks import PROJECT_EVENTS, SITE_EVENTS, message_id
 from registry.errors import NotFound, RegistryError
 from registry.models import Webhook
 from registry.selectors import webhooks as selectors
 from registry.services import webhooks as services
-
-PAGE_SIZE = 25
 
 
 @sensitive_post_parameters("url")
@@ -90,20 +89,39 @@ def webhook(request: HttpRequest, webhook_id: uuid.UUID) -> HttpResponse:
 
 
 def _webhook_page(request: HttpRequest, hook: Webhook, form: WebhookChangeForm, secret: str = "") -> HttpResponse:
-    rows = selectors.deliveries_of(hook).prefetch_related("log")
+    shown = Paginator(selectors.deliveries_of(hook), DELIVERIES_SHOWN).get_page(request.GET.get("page"))
     context = {
         "section": "webhooks",
-        "webhook": hook,
+        **webhook_context(hook, shown.object_list),
         "form": form,
         "secret": secret,
-        "page": Paginator(rows, PAGE_SIZE).get_page(request.GET.get("page")),
+        "page": shown,
         "curl": equivalents.curl("POST", f"webhooks/{hook.pk}/test"),
     }
+    topics = [f"webhook:{hook.pk}"] if shown.number == 1 else []
     status = 422 if form.is_bound else 200
-    response = render_page(request, "web/settings/webhook.html", context, current="settings", status=status)
+    response = render_page(
+        request, "web/settings/webhook.html", context, current="settings", topics=topics, status=status
+    )
     if secret:
         response["Cache-Control"] = "no-store"
     return response
+
+
+@require_GET
+@page
+def delivery(request: HttpRequest, webhook_id: uuid.UUID, delivery_id: uuid.UUID) -> HttpResponse:
+    """One delivery: what is sent, and every attempt."""
+    hook = selectors.webhook_get(actor_of(request), webhook_id)
+    row = selectors.delivery_get(hook, delivery_id)
+    context = {
+        "section": "webhooks",
+        "webhook": hook,
+        "delivery": row,
+        "message_id": message_id(row.event_id),
+        "attempts": list(selectors.attempts_of(row)),
+    }
+    return render_page(request, "web/settings/webhook_delivery.html", context, current="settings")
 
 
 @require_POST
@@ -128,8 +146,8 @@ def webhook_act(request: HttpRequest, webhook_id: uuid.UUID) -> HttpResponse:
             messages.success(request, _("The webhook is deleted."))
             return redirect("web:webhooks")
         case "replay":
-            delivery = selectors.delivery_get(hook, request.POST.get("delivery", ""))
-            services.delivery_replay(delivery=delivery, actor=actor)
+            row = selectors.delivery_get(hook, request.POST.get("delivery", ""))
+            services.delivery_replay(delivery=row, actor=actor)
             messages.success(request, _("It is delivered again."))
         case _:
             raise NotFound(_("There is no such action."))

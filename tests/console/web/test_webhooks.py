@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
+from console.live.fragments import fragments_of
+from console.live.topics import authorise
 from registry.models import Webhook
 from registry.services.webhook_deliveries import Outcome, delivery_claim, delivery_finish
 from tests.console.conftest import Cast
@@ -72,8 +74,12 @@ def test_test_replay_switch_rotate_and_delete(cast: Cast, browse: Browse, hook: 
     assert claimed is not None
     refused = Outcome(500, 0.2, error="It answered 500.", answer="<b>oops")
     delivery_finish(claimed, refused, now=timezone.now(), is_last=True)
-    page = client.get(f"{LIST}{hook.pk}/").text
-    assert "It answered 500." in page and "&lt;b&gt;oops" in page and "webhook.test" in page
+    listed = client.get(f"{LIST}{hook.pk}/").text
+    assert "It answered 500." in listed and "webhook.test" in listed
+    address = f"{LIST}{hook.pk}/deliveries/{claimed.delivery.pk}/"
+    read = client.get(address).text
+    assert address in listed and "&lt;b&gt;oops" in read and "It answered 500." in read
+    assert browse("bob").get(address).status_code == 404
     assert act(client, hook, "replay", delivery=str(claimed.delivery.pk)).status_code == 302
     assert hook.deliveries.count() == 2
     assert act(client, hook, "replay", delivery="nonsense").status_code == 404
@@ -95,3 +101,16 @@ def test_an_empty_address_stays(cast: Cast, browse: Browse, hook: Webhook) -> No
     browse("alice").post(f"{LIST}{hook.pk}/", moved)
     hook.refresh_from_db()
     assert hook.origin == "https://other.example.com"
+
+
+def test_its_page_is_live_for_those_who_manage_it(cast: Cast, browse: Browse, hook: Webhook) -> None:
+    topic = f"webhook:{hook.pk}"
+    assert f'data-topics="{topic}"' in browse("alice").get(f"{LIST}{hook.pk}/").text
+    assert authorise(cast.actor("alice"), [topic]) == {topic: "admin"}
+    assert authorise(cast.actor("bob"), [topic]) == {}
+    act(browse("alice"), hook, "test")
+    _id, [fragment] = fragments_of(topic)
+    html = fragment.renderer(str(hook.pk), "admin")
+    assert "webhook.test" in html and f'id="webhook-live-{hook.pk}"' in html and "<form" not in html
+    hook.delete()
+    assert fragment.renderer(_id, "admin") == ""

@@ -129,7 +129,8 @@ def test_pages_of_events_are_pages_of_the_console(world: Any) -> None:
     asked = world.deploy(model, world.production, world.spec({"version": 1, "weight": 100}))
     rollout = outcome.deployment.rollouts.get()
     rows = {
-        "model": model, "version-by-id": version, "node": node, "config": config, "approval": asked.approval
+        "model": model, "version-by-id": version, "node": node, "config": config, "approval": asked.approval,
+        "webhook": make(world)
     }  # fmt: skip
     found = {name: resolve(page_path("team", row)).url_name for name, row in rows.items()}
     assert found == {name: name for name in rows}
