@@ -110,8 +110,9 @@ def delivery_finish(claimed: Claimed, outcome: Outcome, *, now: datetime, is_las
     delivery = claimed.delivery
     pause = None if is_last else domain.pause_after(delivery.attempts, random.random(), outcome.retry_after)  # noqa: S311
     with transaction.atomic():
-        # Deliveries of one webhook end one after the other, so that its counters are right.
-        hook = Webhook.objects.select_for_update().filter(pk=delivery.webhook_id).first()
+        # Deliveries of one webhook end one after the other, so that its counters are right; new events do not wait
+        # for that, nor this for them (no_key).
+        hook = Webhook.objects.select_for_update(no_key=True).filter(pk=delivery.webhook_id).first()
         if hook is None:
             return False  # deleted meanwhile, and the delivery with it
         WebhookAttempt.objects.create(

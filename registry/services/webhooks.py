@@ -76,7 +76,7 @@ def webhook_update(
     """Change what is given. Switching off cancels what waits; switching on forgets earlier failures."""
     _require(actor, webhook.project)
     with transaction.atomic():
-        hook = Webhook.objects.select_for_update(of=("self",)).select_related("project").get(pk=webhook.pk)
+        hook = Webhook.objects.select_for_update(of=("self",), no_key=True).select_related("project").get(pk=webhook.pk)
         before = _facts(hook)
         if name is not None:
             hook.name = _name(name)
@@ -108,7 +108,7 @@ def webhook_rotate_secret(*, webhook: Webhook, actor: Actor) -> str:
     _require(actor, webhook.project)
     secret = domain.new_secret(secrets.token_bytes(domain.SECRET_BYTES))
     with transaction.atomic():
-        hook = Webhook.objects.select_for_update().get(pk=webhook.pk)
+        hook = Webhook.objects.select_for_update(no_key=True).get(pk=webhook.pk)
         hook.previous_secret_sealed, hook.secret_sealed = hook.secret_sealed, seal(secret)
         hook.previous_secret_until = timezone.now() + domain.SECRET_OVERLAP
         hook.save(update_fields=["previous_secret_sealed", "secret_sealed", "previous_secret_until"])
@@ -170,7 +170,7 @@ def _require(actor: Actor, project: Project | None) -> None:
 
 def _require_room(hook: Webhook) -> None:
     """Refuse what would let one person fill the queue. The lock also lets only one of two equal replays through."""
-    Webhook.objects.select_for_update(of=("self",)).get(pk=hook.pk)
+    Webhook.objects.select_for_update(of=("self",), no_key=True).get(pk=hook.pk)
     day = timezone.now() - timedelta(days=1)
     waiting = WebhookDelivery.objects.filter(webhook=hook, state=DeliveryState.PENDING, created_at__gte=day)
     if waiting.count() >= MAX_ASKED:
