@@ -131,7 +131,9 @@ def test_parse_refuses_with_a_sentence(folder: str, arguments: list[str], senten
 
 
 def test_parse_says_which_flags_have_no_effect(folder: str) -> None:
-    notes = parse([f"--model-store={folder}", "--cuda-memory-pool-byte-size=0:1", "--repoagent-directory", "b"], {}).notes
+    notes = parse(
+        [f"--model-store={folder}", "--cuda-memory-pool-byte-size=0:1", "--repoagent-directory", "b"], {}
+    ).notes
     assert notes == (
         "--repoagent-directory has no effect: what it would find there is part of this node",
         "--cuda-memory-pool-byte-size has no effect: memory is not pooled by device here",
