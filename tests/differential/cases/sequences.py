@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from typing import Any
 
 from tests.differential.steps import Case, Http, Stream, Together
@@ -34,6 +36,17 @@ def _case(model: str, name: str, *steps: Any, fresh: bool = False) -> Case:
 
 def _together(*calls: Any) -> Together:
     return Together(calls, _APART)
+
+
+def _on_any_instance(step: Http) -> Http:
+    """Leave out of what a model saw which of its instances saw it: chance decides which is there first."""
+
+    def view(answer: dict[str, Any]) -> dict[str, Any]:
+        for output in answer["json"].get("outputs", ()):
+            output["data"] = [re.sub(r'^\["\w+"', '["<instance>"', text) for text in output["data"]]
+        return answer
+
+    return replace(step, view=view)
 
 
 def _batches(model: str) -> Http:
@@ -111,7 +124,9 @@ def _direct() -> list[Case]:
             _step("rows_idle", 2, "SE"),
         ),
         _case(
-            two, "both", *(_step(two, id, "S") for id in (1, 2, 3, 4)), *(_step(two, id, "E") for id in (1, 2, 3, 4))
+            two,
+            "both",
+            *(_on_any_instance(_step(two, id, flag)) for flag in "SE" for id in (1, 2, 3, 4)),
         ),
         _case("rows_flat", "one", _step("rows_flat", 1, "S"), _step("rows_flat", 1, "E"), _step("rows_flat", 1)),
     ]
