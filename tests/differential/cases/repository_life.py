@@ -375,11 +375,11 @@ def _disk() -> list[Case]:
                 _ask(m),
                 load(m),
                 _ask(m),
-                index(m),
+                index(m, body={"ready": True}),  # the other one is being unloaded, or was
                 Remove(f"{m}/2"),
                 load(m),
                 _ask(m),
-                index(m),
+                index(m, body={"ready": True}),
                 *_gone(m),
             ),
             base="life_grows",
