@@ -49,7 +49,6 @@ class InferenceResponse:
     """One answer. With ``error`` set, ``outputs`` is empty.
 
     ``flag_only`` marks a final answer that carries nothing but the end: the model gave no response with it.
-    ``timing`` is for models that ask others: only requests that are ``inner`` get it.
     """
 
     model_name: str

@@ -463,8 +463,7 @@ class Scheduler:
             request = execution.requests[0]
             if request.trace is None:
                 response = InferenceResponse(self._name, self._version, request.id, execution.results[0])
-                if request.inner:
-                    response.timing = _timing(execution, request)
+                response.timing = _timing(execution, request)
                 self._respond(request, response)
                 return
         for position, (request, result) in enumerate(zip(execution.requests, execution.results, strict=True)):
@@ -477,8 +476,7 @@ class Scheduler:
                 response.error = result
             else:
                 response.outputs = result
-                if request.inner:
-                    response.timing = _timing(execution, request)
+                response.timing = _timing(execution, request)
             if execution.parameters:
                 response.parameters = execution.parameters.get(position, response.parameters)
             self._respond(request, response)
