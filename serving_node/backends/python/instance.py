@@ -40,6 +40,9 @@ _HURRY_SECONDS = 0.005
 _HURRY_AT_MOST_EVERY_SECONDS = 1.0
 # batches for which the loop may sleep, after it stayed awake for nothing or took the core from somebody
 _NAPS = 64
+# for so long the loop stays awake between requests that come one by one, and a worker's socket is looked at in one turn
+_LONGEST_PAUSE_NS = 200_000
+_LOOK_NS = 30_000
 _LEVELS = {0: model_log.info, 1: model_log.warning, 2: model_log.error, 3: model_log.debug}
 
 
@@ -69,6 +72,8 @@ class PythonInstance:
         self._busy_poll_ns = busy_poll_ns
         self._awake_until_ns = 0
         self._naps = 0
+        self._quiet_since_ns = 0
+        self._usual_pause_ns = float(_LONGEST_PAUSE_NS)
         self._hurry_timer: asyncio.TimerHandle | None = None
         self._worker: Worker | None = start()
         self._events = InstanceEvents(_ignore, _ignore, _ignore)
@@ -245,38 +250,63 @@ class PythonInstance:
                     break
                 self._handle(worker, message)
                 if not exchange.busy:
+                    self._quiet_since_ns = time.monotonic_ns()
                     break  # nothing else is expected: asking would cost a system call
             link.release()
         except WorkerGone as error:
             self._died(worker, str(error))
 
     def _stay_awake(self, worker: Worker) -> None:
-        """Keep the loop from sleeping until a short batch is over: to wake a core takes longer than the batch.
+        """Keep the loop from sleeping until a short batch is over, and until the next one if such follow closely.
 
-        The loop serves everybody else meanwhile. Where it does not help, because cores are busy, it is seldom tried.
+        To wake a core takes longer than the batch. The loop serves everybody else meanwhile. Where it does not help, because cores are busy, it is seldom tried.
         """
+        now_ns = time.monotonic_ns()
+        self._usual_pause_ns += (min(now_ns - self._quiet_since_ns, _LONGEST_PAUSE_NS) - self._usual_pause_ns) / 8
         if self._naps:
             self._naps -= 1
             return
         is_awake = self._awake_until_ns > 0
-        self._awake_until_ns = time.monotonic_ns() + self._busy_poll_ns
+        self._awake_until_ns = now_ns + self._busy_poll_ns
         if not is_awake:
             asyncio.get_running_loop().call_soon(self._look_again, worker)
 
     def _look_again(self, worker: Worker) -> None:
-        if self._worker is not worker or not worker.exchange.busy:
+        """Look for the answer of a batch; when it is there, wait for the next request for a moment."""
+        if self._worker is not worker:
             self._awake_until_ns = 0
-        elif time.monotonic_ns() > self._awake_until_ns:
+            return
+        now_ns = time.monotonic_ns()
+        if worker.exchange.busy and self._look(worker, now_ns + _LOOK_NS):
+            now_ns = time.monotonic_ns()
+            self._awake_until_ns = now_ns + _LONGEST_PAUSE_NS if self._usual_pause_ns < _LONGEST_PAUSE_NS / 2 else 0
+        if now_ns > self._awake_until_ns:
+            self._awake_until_ns = 0
+            if worker.exchange.busy:
+                self._naps = _NAPS
+        elif self._yields():
+            asyncio.get_running_loop().call_soon(self._look_again, worker)
+
+    def _look(self, worker: Worker, until_ns: int) -> bool:
+        """Read the socket of a worker again and again; the loop takes longer to see that something came.
+
+        Returns whether the worker has answered everything.
+        """
+        while True:
+            self._readable(worker)
+            if self._worker is not worker or not worker.exchange.busy:
+                return self._worker is worker
+            if time.monotonic_ns() > until_ns or not self._yields():
+                return False
+
+    def _yields(self) -> bool:
+        """Give the core away; False when somebody took it for long: then staying awake is tried again later."""
+        before_ns = time.monotonic_ns()
+        os.sched_yield()
+        if time.monotonic_ns() - before_ns > wire.YIELDED_NS:
             self._awake_until_ns = 0
             self._naps = _NAPS
-        else:
-            before_ns = time.monotonic_ns()
-            os.sched_yield()
-            if time.monotonic_ns() - before_ns > wire.YIELDED_NS:
-                self._awake_until_ns = 0
-                self._naps = _NAPS
-            else:
-                asyncio.get_running_loop().call_soon(self._look_again, worker)
+        return self._awake_until_ns > 0
 
     def _hurry(self, worker: Worker, oldest: int, waited_seconds: float) -> None:
         """Let no answer wait long for the batch after it: short batches are said to be over together."""

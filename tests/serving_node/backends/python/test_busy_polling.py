@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +21,9 @@ def test_the_option_is_in_microseconds_and_zero_is_off(text: str, expected_ns: i
 
 
 @pytest.mark.parametrize("microseconds", ["0", "300", "1000000"])
-async def test_one_by_one_and_many_at_once_are_answered(models: Models, microseconds: str) -> None:
+async def test_one_by_one_and_many_at_once_are_answered(
+    models: Models, microseconds: str, until: Callable[..., Any]
+) -> None:
     models.backends = Backends({"python": {"busy-poll-microseconds": microseconds}})
     model = await models.load(ECHO)
     for number in range(1, 150):  # the process learns that messages follow closely
@@ -28,7 +31,15 @@ async def test_one_by_one_and_many_at_once_are_answered(models: Models, microsec
         assert (await models.ask(model, array).array()).tolist() == [number]
     asked = [models.ask(model, np.array([number], np.float32)) for number in range(1, 40)]
     assert [(await one.array()).tolist() for one in asked] == [[number] for number in range(1, 40)]
-    await asyncio.sleep(0)
     assert not model.scheduler.inflight_count()
-    await asyncio.sleep(0)
-    assert instance_of(model)._awake_until_ns == 0  # nobody keeps the loop awake for nothing
+    await until(lambda: instance_of(model)._awake_until_ns == 0)  # nobody keeps the loop awake for nothing
+
+
+async def test_the_loop_sleeps_soon_after_requests_that_came_one_by_one(
+    models: Models, until: Callable[..., Any]
+) -> None:
+    model = await models.load(ECHO)
+    for number in range(1, 150):
+        assert (await models.ask(model, [number]).array()).tolist() == [number]
+    await until(lambda: instance_of(model)._awake_until_ns == 0)
+    assert (await models.ask(model, [7]).array()).tolist() == [7]
