@@ -259,7 +259,8 @@ class PythonInstance:
     def _stay_awake(self, worker: Worker) -> None:
         """Keep the loop from sleeping until a short batch is over, and until the next one if such follow closely.
 
-        To wake a core takes longer than the batch. The loop serves everybody else meanwhile. Where it does not help, because cores are busy, it is seldom tried.
+        To wake a core takes longer than the batch. The loop serves everybody else meanwhile. Where it does not help,
+        because cores are busy, it is seldom tried.
         """
         now_ns = time.monotonic_ns()
         self._usual_pause_ns += (min(now_ns - self._quiet_since_ns, _LONGEST_PAUSE_NS) - self._usual_pause_ns) / 8
