@@ -141,6 +141,27 @@ def rest_api() -> str:
     )
 
 
+def checks() -> str:
+    """Return the page with a row for each kind of check."""
+    from registry.domain.checks import CHECK_KINDS, Cause
+
+    words = {Cause.SUBMIT: "before the version is ready", Cause.AFTER: "once it is ready, and on request"}
+    rows = [
+        (f"`{kind.name}`", kind.title, kind.meaning, ", ".join(sorted(kind.formats)) or "all", words[kind.cause])
+        for kind in CHECK_KINDS.values()
+    ]
+    return _page(
+        [
+            "# Checks",
+            WRITTEN,
+            "A check leaves one row for a version: a verdict (`pass`, `warn`, `fail`, `error`), a sentence, evidence as"
+            " JSON and a log. `error` says that the check itself could not be done; it never counts as passed. Running"
+            " a check again overwrites its row.",
+            _table(("Kind", "Title", "What it looks at", "Formats", "When"), rows),
+        ]
+    )
+
+
 def limits() -> str:
     """Return the page with a row for each limit."""
     rows = [(what, _value(where, unit), f"`{setting}`" if setting else "") for what, where, unit, setting in LIMITS]
@@ -182,6 +203,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "states.md": states,
     "permissions.md": permissions,
     "rest-api.md": rest_api,
+    "checks.md": checks,
     "limits.md": limits,
 }
 

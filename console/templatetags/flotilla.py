@@ -16,6 +16,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
 from console.templatetags.tones import tone_of
+from registry.domain.checks import check_kind
 
 register = template.Library()
 
@@ -56,6 +57,13 @@ def tone(value: object) -> str:
 def status_label(value: object) -> str:
     """Return the word of a status."""
     return str(tone_of(value).label)
+
+
+@register.filter
+def check_label(kind: str) -> str:
+    """Return the title of a kind of check."""
+    known = check_kind(kind)
+    return known.label if known is not None else status_label(kind)
 
 
 @register.filter

@@ -9,6 +9,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from registry import telemetry
+from registry.domain.checks import check_kind
 from registry.domain.storable import storable, storable_text
 from registry.errors import ValidationFailed
 from registry.models import Check, ModelVersion, Verdict
@@ -17,7 +18,13 @@ _LOG_LIMIT = 65536
 
 
 def check_start(*, version: ModelVersion, kind: str) -> Check:
-    """Begin (or begin again) a check of a version; verdict running. Pages see it at once."""
+    """Begin (or begin again) a check of a version; verdict running. Pages see it at once.
+
+    Raises:
+        ValidationFailed: there is no such kind of check.
+    """
+    if check_kind(kind) is None:
+        raise ValidationFailed(_("“%(kind)s” is no kind of check.") % {"kind": kind})
     check, _made = Check.objects.update_or_create(
         version=version,
         kind=kind,

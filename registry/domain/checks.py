@@ -1,0 +1,98 @@
+"""The kinds of checks that a version can have: what each looks at, and for which formats. Pure.
+
+A check is one row for a version and a kind; running it again overwrites the row. Whoever names kinds (required checks
+of an environment, pages, documentation) takes them from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from registry.domain.texts import gettext as _
+
+
+class Cause(StrEnum):
+    """When a check is run."""
+
+    SUBMIT = "submit"
+    """With every version, before it gets its number; fail rejects the version."""
+    AFTER = "after"
+    """Once a version is ready; its verdict changes nothing about the version itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckKind:
+    """One kind. ``formats`` empty: all of them; else the values of ``ModelVersion.format`` that it applies to.
+
+    ``title`` and ``meaning`` are English; ``label`` and ``explanation`` are in the language of the moment.
+    """
+
+    name: str
+    title: str
+    meaning: str
+    cause: Cause = Cause.SUBMIT
+    formats: frozenset[str] = frozenset()
+
+    @property
+    def label(self) -> str:
+        """Return the title for a reader."""
+        return _(self.title)
+
+    @property
+    def explanation(self) -> str:
+        """Return what it looks at, for a reader."""
+        return _(self.meaning)
+
+    def applies_to(self, format: str) -> bool:
+        """Return whether versions of a format can have this check."""
+        return not self.formats or format in self.formats
+
+
+def _kinds(*kinds: CheckKind) -> dict[str, CheckKind]:
+    return {kind.name: kind for kind in kinds}
+
+
+# In the order in which they run, which is the order on pages.
+CHECK_KINDS = _kinds(
+    CheckKind("files", "Files", "Sizes and SHA-256 digests of what was uploaded, and good names."),
+    CheckKind("conversion", "Conversion", "The report of the conversion that made the file names this very file."),
+    CheckKind("format", "Format", "The model file is there, can be read and is what its name says."),
+    CheckKind("runtime", "Runtime", "The engine of the nodes knows its operators and versions."),
+    CheckKind("signature", "Signature", "Names, data types and shapes of its inputs and outputs."),
+    CheckKind("config", "Config", "The serving config agrees with the signature."),
+    CheckKind("code", "Code", "Which files run as code, and whether the project allows that."),
+    CheckKind(
+        "smoke",
+        "Smoke inference",
+        "A scratch node in the sandbox loads it, and its answers have the types and shapes that the config promises.",
+        Cause.AFTER,
+    ),
+    CheckKind(
+        "latency",
+        "Latency profile",
+        "Median and p99 of single requests and of full batches on the scratch node. It never fails: it informs.",
+        Cause.AFTER,
+    ),
+)
+
+
+def check_kind(name: str) -> CheckKind | None:
+    """Return the kind of that name, None for none."""
+    return CHECK_KINDS.get(name)
+
+
+def kinds_for(format: str) -> list[CheckKind]:
+    """Return the kinds that apply to versions of a format, in order."""
+    return [kind for kind in CHECK_KINDS.values() if kind.applies_to(format)]
+
+
+def unknown_kinds(names: Iterable[str]) -> list[str]:
+    """Return the names that are no kind, sorted."""
+    return sorted({name for name in names if name not in CHECK_KINDS})
+
+
+def place(name: str) -> int:
+    """Return where a kind stands in the order; kinds of other releases come last."""
+    return list(CHECK_KINDS).index(name) if name in CHECK_KINDS else len(CHECK_KINDS)
