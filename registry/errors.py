@@ -55,6 +55,12 @@ class StaleWrite(RegistryError):
     code = "stale_write"
 
 
+class PreconditionRequired(RegistryError):
+    """A change must name the state that it changes."""
+
+    code = "precondition_required"
+
+
 class Conflict(RegistryError):
     """It clashes with something that exists: a name in use, a plan that no longer holds."""
 

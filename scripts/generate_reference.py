@@ -134,7 +134,8 @@ def rest_api() -> str:
             "Addresses are below `/api/v1/`. `GET /api/v1/openapi.json` describes bodies and answers.",
             "Sign in with `Authorization: Bearer flo_...` (or, from the console's own pages, with the session and"
             " `X-CSRFToken`). Errors are `application/problem+json`. Lists take `cursor`, `ordering` and `fields`."
-            " Writes take `Idempotency-Key`, and `If-Match` where the answer had an `ETag`. Long work answers 202 with"
+            " Writes take `Idempotency-Key`. PUT, PATCH and DELETE need `If-Match` with the `ETag` of what was read"
+            " (428 without, 412 when it has changed since); verbs check it when it is sent. Long work answers 202 with"
             " the `Location` of an operation.",
             _table(("Method", "Address", "What it does"), rows),
         ]

@@ -16,6 +16,7 @@ from rest_framework.response import Response
 from rest_framework.serializers import BaseSerializer
 from rest_framework.views import APIView
 
+from console.api.etag import require_precondition, tagged
 from console.api.idempotency import Replay
 from console.api.pagination import NewestFirst
 from console.identity.actors import actor_of
@@ -49,11 +50,12 @@ class ApiView(APIView):
     """Base of all views: signed-in people and tokens with the scope; nodes are refused.
 
     ``write_scope`` is what a token needs for unsafe methods; ``keeps_answers`` False keeps answers with secrets out
-    of the store of idempotent answers.
+    of the store of idempotent answers; ``needs_match`` False lets changes pass without If-Match.
     """
 
     write_scope: ClassVar[str] = "write"
     keeps_answers: ClassVar[bool] = True
+    needs_match: ClassVar[bool] = True
     content_negotiation_class = AlwaysJson
     _replay: Replay | None = None
 
@@ -65,6 +67,8 @@ class ApiView(APIView):
         scope = "read" if request.method in SAFE_METHODS else self.write_scope
         if not self.actor.has_scope(scope):
             raise PermissionDenied(_("The token needs the scope %(scope)s for this.") % {"scope": scope})
+        if self.needs_match:
+            require_precondition(request)
         if self.keeps_answers:
             self._replay = Replay(request, str(self.actor.token_id or self.actor.user_id))
             if self._replay.earlier is not None:
@@ -77,7 +81,10 @@ class ApiView(APIView):
         return super().handle_exception(exc)
 
     def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
-        """Keep the answer for a repeated request; never let intermediaries keep it."""
+        """Give what is read its ETag; keep the answer for a repeated request; never let intermediaries keep it."""
+        is_document = request.method == "GET" and isinstance(response, Response) and response.status_code == 200
+        if is_document and "ETag" not in response.headers:
+            response = tagged(request, response.data)
         if self._replay is not None:
             self._replay.keep(response)
         response.headers.setdefault("Cache-Control", "no-store")

@@ -21,6 +21,7 @@ STATUS_BY_CODE: dict[str, int] = {
     errors.Conflict.code: 409,
     errors.Immutable.code: 409,
     errors.StaleWrite.code: 412,
+    errors.PreconditionRequired.code: 428,
     errors.QuotaExceeded.code: 413,
     errors.StorageFailed.code: 507,
 }

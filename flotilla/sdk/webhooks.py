@@ -41,7 +41,7 @@ class Webhooks:
 
     def delete(self, name: str) -> None:
         """Delete one with the log of its deliveries."""
-        self._transport.send("DELETE", f"{_BASE}{self.get(name)['id']}/")
+        self._transport.change("DELETE", f"{_BASE}{self.get(name)['id']}/")
 
     def test(self, name: str, *, wait_seconds: float = 30) -> Json:
         """Send a test event and return its delivery as soon as it was tried once, or after ``wait_seconds``."""

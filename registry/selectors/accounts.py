@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import uuid
+
 from django.db.models import Q, QuerySet
 from django.utils.translation import gettext as _
 
 from registry.domain.actors import Actor
 from registry.errors import NotFound
 from registry.models import ApiToken, Membership, Project, Role, User
+from registry.selectors.lookup import one_by_id
 
 
 def projects_of(actor: Actor) -> QuerySet[Project]:
@@ -51,6 +54,18 @@ def members_of(project: Project) -> QuerySet[Membership]:
     return Membership.objects.filter(project=project).select_related("user").order_by("user__username")
 
 
+def member_get(project: Project, username: str) -> Membership:
+    """Return the membership of an account in a project.
+
+    Raises:
+        NotFound: it is no member.
+    """
+    member = members_of(project).filter(user__username=username).first()
+    if member is None:
+        raise NotFound(_("The project has no member of that name."))
+    return member
+
+
 def users_addable(project: Project) -> QuerySet[User]:
     """Return active users who are not members of the project."""
     return User.objects.filter(is_active=True).exclude(memberships__project=project).order_by("username")
@@ -83,6 +98,15 @@ def tokens_visible_to(actor: Actor) -> QuerySet[ApiToken]:
     if actor.user.site_role == "admin":
         own |= Q(owner__is_service=True)
     return tokens.filter(own)
+
+
+def token_get(actor: Actor, token_id: uuid.UUID | str) -> ApiToken:
+    """Return a token by id.
+
+    Raises:
+        NotFound: it does not exist, or the actor may not see it.
+    """
+    return one_by_id(tokens_visible_to(actor), token_id, _("There is no such token."))
 
 
 def _is_site_admin(actor: Actor) -> bool:

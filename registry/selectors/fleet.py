@@ -40,6 +40,18 @@ def environments() -> QuerySet[Environment]:
     return Environment.objects.order_by("position", "slug")
 
 
+def environment_get(slug: str) -> Environment:
+    """Return an environment.
+
+    Raises:
+        NotFound: there is none.
+    """
+    environment = environments().filter(slug=slug).first()
+    if environment is None:
+        raise NotFound(_("There is no environment “%(slug)s”.") % {"slug": slug})
+    return environment
+
+
 def fleets() -> QuerySet[Fleet]:
     """Return fleets with their environment, in the order of environments."""
     return Fleet.objects.select_related("environment").order_by("environment__position", "slug")

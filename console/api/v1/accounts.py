@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import uuid
+from typing import Any
 
 from django.http import Http404
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from console.api.etag import matched, tagged
 from console.api.schema import paged
 from console.api.v1.serializers.accounts import (
     MeSerializer,
@@ -87,10 +89,18 @@ class TokenItem(ApiView):
 
     write_scope = "admin"
 
+    @extend_schema(summary="Read a token", responses=TokenSerializer)
+    def get(self, request: Request, token: uuid.UUID) -> Response:
+        row = selectors.token_get(self.actor, token)
+        return tagged(request, TokenSerializer(row).data, version=_version_of(row))
+
     @extend_schema(summary="Revoke a token", responses={204: None})
     def delete(self, request: Request, token: uuid.UUID) -> Response:
-        row = selectors.tokens_visible_to(self.actor).filter(pk=token).first()
-        if row is None:
-            raise Http404
-        services.token_revoke(token=row, actor=self.actor)
+        with matched(request, selectors.token_get(self.actor, token), _version_of) as row:
+            services.token_revoke(token=row, actor=self.actor)
         return Response(status=204)
+
+
+def _version_of(token: ApiToken) -> dict[str, Any]:
+    """What If-Match protects: all but when it was used last, which each request changes."""
+    return {name: value for name, value in TokenSerializer(token).data.items() if name != "last_used_at"}

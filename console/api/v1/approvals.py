@@ -9,6 +9,7 @@ from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from console.api.etag import matched, tagged
 from console.api.schema import paged
 from console.api.v1.serializers.deployments import (
     ApprovalDetailSerializer,
@@ -17,10 +18,12 @@ from console.api.v1.serializers.deployments import (
     ReviewWrite,
 )
 from console.api.views import ApiView
+from registry.errors import Conflict
 from registry.models import ApprovalRequest
 from registry.selectors import approvals as selectors
 from registry.selectors.permissions import Denied
 from registry.services import approvals as services
+from registry.services.locking import held
 
 
 class ApprovalList(ApiView):
@@ -46,9 +49,9 @@ class ApprovalView(ApiView):
         """Return the request of the address."""
         return selectors.approval_get(self.actor, self.kwargs["approval"])
 
-    def detail(self) -> dict[str, Any]:
+    def detail(self, approval: ApprovalRequest | None = None) -> dict[str, Any]:
         """Return the request as it is now, with reviews and whether the caller may decide."""
-        found = selectors.approval_detail(self.actor, self.approval)
+        found = selectors.approval_detail(self.actor, approval or self.approval)
         return {
             **ApprovalSerializer(found.approval).data,
             "reviews": ReviewSerializer(found.reviews, many=True).data,
@@ -64,7 +67,7 @@ class ApprovalItem(ApprovalView):
 
     @extend_schema(summary="Read an approval request", responses=ApprovalDetailSerializer)
     def get(self, request: Request, approval: uuid.UUID) -> Response:
-        return Response(self.detail())
+        return tagged(request, self.detail())
 
 
 class ReviewList(ApprovalView):
@@ -76,7 +79,15 @@ class ReviewList(ApprovalView):
 
     @extend_schema(summary="Review a plan", request=ReviewWrite, responses={201: ApprovalDetailSerializer})
     def post(self, request: Request, approval: uuid.UUID) -> Response:
-        services.approval_review(approval=self.approval, **self.read(ReviewWrite), actor=self.actor)
+        seen, given, refusal = self.approval, self.read(ReviewWrite), None
+        # Whoever decides locks the deployment before the request.
+        with held(seen.deployment), matched(request, seen, self.detail) as row:
+            try:
+                services.approval_review(approval=row, **given, actor=self.actor)
+            except Conflict as error:
+                refusal = error  # the request is void now, and stays so
+        if refusal is not None:
+            raise refusal
         return Response(self.detail(), status=201)
 
 
@@ -85,5 +96,6 @@ class ApprovalWithdraw(ApprovalView):
 
     @extend_schema(summary="Withdraw a request", request=None, responses=ApprovalDetailSerializer)
     def post(self, request: Request, approval: uuid.UUID) -> Response:
-        services.approval_withdraw(approval=self.approval, actor=self.actor)
-        return Response(self.detail())
+        with matched(request, self.approval, self.detail) as row:
+            services.approval_withdraw(approval=row, actor=self.actor)
+        return tagged(request, self.detail())

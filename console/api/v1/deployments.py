@@ -11,7 +11,7 @@ from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from console.api.etag import etag_of, require_match
+from console.api.etag import require_match, tagged
 from console.api.schema import paged
 from console.api.v1.serializers.deployments import (
     ChangeOutcomeSerializer,
@@ -106,7 +106,7 @@ class DeploymentItem(DeploymentView):
     def get(self, request: Request, project: str, deployment: uuid.UUID) -> Response:
         row = self.deployment
         document = DeploymentStatusSerializer(selectors.deployment_status(row)).data
-        return Response(document, headers={"ETag": etag_of(_version_of(row))})
+        return tagged(request, document, version=_version_of(row))
 
 
 class DeploymentItemPlan(DeploymentView):

@@ -13,6 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from console.api.etag import matched, tagged
 from console.api.schema import paged
 from console.api.v1.serializers.fleet import (
     DrainWrite,
@@ -32,7 +33,7 @@ from console.api.v1.serializers.fleet import (
 from console.api.views import AlwaysJson, ApiView
 from console.identity.tokens import NodePrincipal
 from console.middleware.request_context import facts_of
-from registry.models import Environment
+from registry.models import Environment, ServingNode
 from registry.selectors import fleet as selectors
 from registry.services import fleet as services
 from registry.services.permissions import require
@@ -58,12 +59,15 @@ class EnvironmentItem(ApiView):
 
     write_scope = "admin"
 
+    @extend_schema(summary="Read an environment", responses=EnvironmentSerializer)
+    def get(self, request: Request, slug: str) -> Response:
+        return tagged(request, _environment_document(selectors.environment_get(slug)))
+
     @extend_schema(summary="Change protection", request=EnvironmentChange, responses=EnvironmentSerializer)
     def patch(self, request: Request, slug: str) -> Response:
-        changed = services.environment_update(
-            environment=_environment(slug), **self.read(EnvironmentChange), actor=self.actor
-        )
-        return Response(EnvironmentSerializer(changed).data)
+        with matched(request, selectors.environment_get(slug), _environment_document) as row:
+            changed = services.environment_update(environment=row, **self.read(EnvironmentChange), actor=self.actor)
+        return tagged(request, _environment_document(changed))
 
 
 class FleetList(ApiView):
@@ -78,7 +82,7 @@ class FleetList(ApiView):
     @extend_schema(summary="Create a fleet", request=FleetWrite, responses={201: FleetSerializer})
     def post(self, request: Request) -> Response:
         given = self.read(FleetWrite)
-        environment = _environment(given.pop("environment"))
+        environment = selectors.environment_get(given.pop("environment"))
         fleet = services.fleet_create(**given, environment=environment, actor=self.actor)
         return Response(FleetSerializer(fleet).data, status=201)
 
@@ -106,8 +110,7 @@ class NodeItem(ApiView):
 
     @extend_schema(summary="Read a node", responses=NodeSerializer)
     def get(self, request: Request, node: uuid.UUID) -> Response:
-        row = selectors.node_row(selectors.node_get(self.actor, node))
-        return Response(NodeSerializer(row).data)
+        return _node_answer(request, selectors.node_get(self.actor, node))
 
 
 class NodeMove(ApiView):
@@ -118,18 +121,14 @@ class NodeMove(ApiView):
 
     @extend_schema(summary="Change what a node takes", request=DrainWrite, responses=NodeSerializer)
     def post(self, request: Request, node: uuid.UUID) -> Response:
-        row = selectors.node_get(self.actor, node)
-        if self.verb == "drain":
-            services.node_drain(node=row, **self.read(DrainWrite), actor=self.actor)
-        else:
-            moves = {
-                "cordon": services.node_cordon,
-                "uncordon": services.node_uncordon,
-                "retire": services.node_retire,
-            }
-            moves[self.verb](node=row, actor=self.actor)
+        moves = {"cordon": services.node_cordon, "uncordon": services.node_uncordon, "retire": services.node_retire}
+        with matched(request, selectors.node_get(self.actor, node), _version_of) as row:
+            if self.verb == "drain":
+                services.node_drain(node=row, **self.read(DrainWrite), actor=self.actor)
+            else:
+                moves[self.verb](node=row, actor=self.actor)
         row.refresh_from_db()
-        return Response(NodeSerializer(selectors.node_row(row)).data)
+        return _node_answer(request, row)
 
 
 class JoinTokenList(ApiView):
@@ -181,8 +180,15 @@ class NodeHello(APIView):
         return Response({"node": str(row.pk), "epoch": row.epoch})
 
 
-def _environment(slug: str) -> Environment:
-    environment = Environment.objects.filter(slug=slug).first()
-    if environment is None:
-        raise Http404
-    return environment
+def _environment_document(environment: Environment) -> dict[str, Any]:
+    return dict(EnvironmentSerializer(environment).data)
+
+
+def _node_answer(request: Request, node: ServingNode) -> Response:
+    return tagged(request, NodeSerializer(selectors.node_row(node)).data, version=_version_of(node))
+
+
+def _version_of(node: ServingNode) -> dict[str, Any]:
+    """What If-Match protects: what people decide about a node, not what it says."""
+    wanted = ("state", "is_schedulable", "labels", "drain_deadline_seconds", "epoch")
+    return {"id": str(node.pk), **{name: getattr(node, name) for name in wanted}}

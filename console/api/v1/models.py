@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from console.api.etag import require_match, tagged
+from console.api.etag import matched, tagged
 from console.api.schema import paged
 from console.api.v1.serializers.catalog import ModelChange, ModelSerializer, ModelWrite
 from console.api.views import ApiView
+from registry.models import RegisteredModel
 from registry.selectors.models import models_visible_to
 from registry.services import models as services
 
@@ -33,10 +36,14 @@ class ModelItem(ApiView):
 
     @extend_schema(summary="Read a model", responses=ModelSerializer)
     def get(self, request: Request, project: str, model: str) -> Response:
-        return tagged(request, ModelSerializer(self.model).data)
+        return tagged(request, _document(self.model))
 
     @extend_schema(summary="Change description or tags", request=ModelChange, responses=ModelSerializer)
     def patch(self, request: Request, project: str, model: str) -> Response:
-        require_match(request, ModelSerializer(self.model).data)
-        changed = services.model_update(model=self.model, **self.read(ModelChange), actor=self.actor)
-        return tagged(request, ModelSerializer(changed).data)
+        with matched(request, self.model, _document) as row:
+            changed = services.model_update(model=row, **self.read(ModelChange), actor=self.actor)
+        return tagged(request, _document(changed))
+
+
+def _document(model: RegisteredModel) -> dict[str, Any]:
+    return dict(ModelSerializer(model).data)

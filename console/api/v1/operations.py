@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import uuid
+from typing import Any
 
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from console.api.etag import matched, tagged
 from console.api.schema import paged
 from console.api.v1.serializers.operations import OperationSerializer
 from console.api.views import ApiView
+from registry.models import Operation
 from registry.selectors import operations as selectors
 from registry.services import operations as services
 
@@ -33,7 +36,7 @@ class OperationItem(ApiView):
 
     @extend_schema(summary="Read an operation", responses=OperationSerializer)
     def get(self, request: Request, operation: uuid.UUID) -> Response:
-        return Response(OperationSerializer(selectors.operation_get(self.actor, operation)).data)
+        return tagged(request, _document(selectors.operation_get(self.actor, operation)))
 
 
 class OperationCancel(ApiView):
@@ -41,6 +44,10 @@ class OperationCancel(ApiView):
 
     @extend_schema(summary="Cancel an operation", request=None, responses=OperationSerializer)
     def post(self, request: Request, operation: uuid.UUID) -> Response:
-        row = selectors.operation_get(self.actor, operation)
-        row = services.operation_cancel(operation=row, actor=self.actor)
-        return Response(OperationSerializer(row).data)
+        with matched(request, selectors.operation_get(self.actor, operation), _document) as row:
+            cancelled = services.operation_cancel(operation=row, actor=self.actor)
+        return tagged(request, _document(cancelled))
+
+
+def _document(operation: Operation) -> dict[str, Any]:
+    return dict(OperationSerializer(operation).data)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.http import Http404
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from console.api.etag import matched, require_match, tagged
 from console.api.schema import paged
 from console.api.v1.serializers.accounts import (
     MemberSerializer,
@@ -16,10 +19,11 @@ from console.api.v1.serializers.accounts import (
     ProjectWrite,
 )
 from console.api.views import ApiView
-from registry.models import User
+from registry.models import Membership, Project, User
 from registry.selectors import accounts as selectors
 from registry.services import accounts as services
 from registry.services.code import project_code_formats
+from registry.services.locking import held
 
 
 class ProjectList(ApiView):
@@ -40,7 +44,7 @@ class ProjectItem(ApiView):
 
     @extend_schema(summary="Read a project", responses=ProjectSerializer)
     def get(self, request: Request, project: str) -> Response:
-        return Response(ProjectSerializer(self.project).data)
+        return tagged(request, _document(self.project))
 
     @extend_schema(
         summary="Allow or forbid code in versions",
@@ -49,8 +53,9 @@ class ProjectItem(ApiView):
         responses=ProjectSerializer,
     )
     def patch(self, request: Request, project: str) -> Response:
-        changed = project_code_formats(project=self.project, **self.read(ProjectChange), actor=self.actor)
-        return Response(ProjectSerializer(changed).data)
+        with matched(request, self.project, _document) as row:
+            changed = project_code_formats(project=row, **self.read(ProjectChange), actor=self.actor)
+        return tagged(request, _document(changed))
 
 
 class MemberList(ApiView):
@@ -75,10 +80,24 @@ class MemberItem(ApiView):
 
     write_scope = "admin"
 
+    @extend_schema(summary="Read a membership", responses=MemberSerializer)
+    def get(self, request: Request, project: str, username: str) -> Response:
+        return tagged(request, MemberSerializer(self._member()).data)
+
     @extend_schema(summary="Take an account out of a project", responses={204: None})
     def delete(self, request: Request, project: str, username: str) -> Response:
-        services.membership_remove(project=self.project, user=_user(username), actor=self.actor)
+        with held(self.project) as locked:  # whoever changes members locks their project first
+            member = self._member()
+            require_match(request, MemberSerializer(member).data)
+            services.membership_remove(project=locked, user=member.user, actor=self.actor)
         return Response(status=204)
+
+    def _member(self) -> Membership:
+        return selectors.member_get(self.project, self.kwargs["username"])
+
+
+def _document(project: Project) -> dict[str, Any]:
+    return dict(ProjectSerializer(project).data)
 
 
 def _user(username: str) -> User:

@@ -13,6 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from console.api.blob_response import blob_response
+from console.api.etag import matched, tagged
 from console.api.schema import paged
 from console.api.v1.serializers.catalog import (
     CheckSerializer,
@@ -72,7 +73,7 @@ class VersionItem(VersionView):
 
     @extend_schema(summary="Read a version", responses=VersionSerializer)
     def get(self, request: Request, **_address: Any) -> Response:
-        return Response(VersionSerializer(self.version).data)
+        return tagged(request, _document(self.version))
 
 
 class VersionSubmit(VersionView):
@@ -80,7 +81,8 @@ class VersionSubmit(VersionView):
 
     @extend_schema(summary="Submit a version for checks", request=None, responses={202: OperationSerializer})
     def post(self, request: Request, **_address: Any) -> Response:
-        operation = services.version_submit(version=self.version, actor=self.actor)
+        with matched(request, self.version, _document) as version:
+            operation = services.version_submit(version=version, actor=self.actor)
         return accepted(operation.pk, OperationSerializer(operation).data)
 
 
@@ -140,14 +142,19 @@ class VersionMove(VersionView):
 
     @extend_schema(summary="Move a version to another state", request=ReasonWrite, responses=VersionSerializer)
     def post(self, request: Request, **_address: Any) -> Response:
-        version, reason = self.version, self.read(ReasonWrite)["reason"]
-        if self.verb == "archive":
-            services.version_archive(version=version, actor=self.actor)
-        elif self.verb == "restore":
-            services.version_restore(version=version, actor=self.actor)
-        elif self.verb == "quarantine":
-            services.version_quarantine(version=version, reason=reason, actor=self.actor)
-        else:
-            services.version_abandon(version=version, reason=reason, actor=self.actor)
+        reason = self.read(ReasonWrite)["reason"]
+        with matched(request, self.version, _document) as version:
+            if self.verb == "archive":
+                services.version_archive(version=version, actor=self.actor)
+            elif self.verb == "restore":
+                services.version_restore(version=version, actor=self.actor)
+            elif self.verb == "quarantine":
+                services.version_quarantine(version=version, reason=reason, actor=self.actor)
+            else:
+                services.version_abandon(version=version, reason=reason, actor=self.actor)
         version.refresh_from_db()
-        return Response(VersionSerializer(version).data)
+        return tagged(request, _document(version))
+
+
+def _document(version: ModelVersion) -> dict[str, Any]:
+    return dict(VersionSerializer(version).data)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import uuid
+from typing import Any
 
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from console.api.etag import require_match, tagged
+from console.api.etag import matched, tagged
 from console.api.schema import paged
 from console.api.v1.serializers.webhooks import (
     DeliveryDetail,
@@ -32,6 +33,10 @@ class _WebhookView(ApiView):
     def hook(self) -> Webhook:
         """Return the webhook of the address. Raises NotFound for those who do not manage it."""
         return selectors.webhook_get(self.actor, self.kwargs["webhook"])
+
+
+def _document(hook: Webhook) -> dict[str, Any]:
+    return dict(WebhookSerializer(hook).data)
 
 
 class WebhookList(_WebhookView):
@@ -64,7 +69,7 @@ class WebhookItem(_WebhookView):
 
     @extend_schema(summary="Read a webhook", responses=WebhookSerializer)
     def get(self, request: Request, webhook: uuid.UUID) -> Response:
-        return tagged(request, WebhookSerializer(self.hook()).data)
+        return tagged(request, _document(self.hook()))
 
     @extend_schema(
         summary="Change a webhook",
@@ -73,16 +78,14 @@ class WebhookItem(_WebhookView):
         responses=WebhookSerializer,
     )
     def patch(self, request: Request, webhook: uuid.UUID) -> Response:
-        hook = self.hook()
-        require_match(request, WebhookSerializer(hook).data)
-        changed = services.webhook_update(webhook=hook, **self.read(WebhookChange), actor=self.actor)
-        return tagged(request, WebhookSerializer(changed).data)
+        with matched(request, self.hook(), _document) as hook:
+            changed = services.webhook_update(webhook=hook, **self.read(WebhookChange), actor=self.actor)
+        return tagged(request, _document(changed))
 
     @extend_schema(summary="Delete a webhook with its deliveries", responses={204: None})
     def delete(self, request: Request, webhook: uuid.UUID) -> Response:
-        hook = self.hook()
-        require_match(request, WebhookSerializer(hook).data)
-        services.webhook_delete(webhook=hook, actor=self.actor)
+        with matched(request, self.hook(), _document) as hook:
+            services.webhook_delete(webhook=hook, actor=self.actor)
         return Response(status=204)
 
 
@@ -98,8 +101,8 @@ class WebhookRotate(_WebhookView):
         responses=WebhookSecret,
     )
     def post(self, request: Request, webhook: uuid.UUID) -> Response:
-        hook = self.hook()
-        secret = services.webhook_rotate_secret(webhook=hook, actor=self.actor)
+        with matched(request, self.hook(), _document) as hook:
+            secret = services.webhook_rotate_secret(webhook=hook, actor=self.actor)
         hook.refresh_from_db(fields=["previous_secret_until"])
         document = {"secret": secret, "previous_secret_until": hook.previous_secret_until}
         return Response(WebhookSecret(document).data)

@@ -23,7 +23,7 @@ def test_second_user_is_made_and_given_a_role(cast: Cast, api: Callable[..., Any
     assert alice.post(MEMBERS, {"username": "dora", "role": "approver"}).json()["role"] == "approver"
     assert api("bob").post(MEMBERS, {"username": "bob", "role": "admin"}).status_code == 403
     assert {row["username"]: row["role"] for row in alice.get(MEMBERS).json()["results"]}["dora"] == "approver"
-    assert alice.delete(f"{MEMBERS}dora/").status_code == 204
+    assert alice.delete(f"{MEMBERS}dora/", HTTP_IF_MATCH="*").status_code == 204
     assert not Membership.objects.filter(user__username="dora").exists()
     assert User.objects.filter(username="dora").exists()
 
@@ -36,8 +36,8 @@ def test_token_shows_its_secret_once_and_is_revoked(cast: Cast, api: Callable[..
     secret, key = made.json()["token"], made.json()["id"]
     assert secret not in bob.get("/api/v1/api-keys/").content.decode()
     assert secret.rpartition("_")[2] not in str(list(AuditEvent.objects.values()))
-    assert api("charlie").delete(f"/api/v1/api-keys/{key}/").status_code == 404
-    assert bob.delete(f"/api/v1/api-keys/{key}/").status_code == 204
+    assert api("charlie").delete(f"/api/v1/api-keys/{key}/", HTTP_IF_MATCH="*").status_code == 404
+    assert bob.delete(f"/api/v1/api-keys/{key}/", HTTP_IF_MATCH="*").status_code == 204
     assert ApiToken.objects.get(pk=key).revoked_at is not None
     foreign = bob.post("/api/v1/api-keys/", {"name": "x", "scopes": ["read"], "owner": "alice"})
     assert foreign.status_code == 403

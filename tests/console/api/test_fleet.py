@@ -33,8 +33,8 @@ def test_administrator_makes_environments_and_fleets_and_others_may_not(cast: Ca
     assert alice.post("/api/v1/fleets/", body).status_code == 201
     assert bob.get("/api/v1/fleets/edge/").json()["environment"] == "staging"
     change = {"requires_approval": False, "required_approvals": 1}
-    assert bob.patch("/api/v1/environments/staging/", change).status_code == 403
-    assert alice.patch("/api/v1/environments/staging/", change).json()["requires_approval"] is False
+    assert bob.patch("/api/v1/environments/staging/", change, HTTP_IF_MATCH="*").status_code == 403
+    assert alice.patch("/api/v1/environments/staging/", change, HTTP_IF_MATCH="*").json()["requires_approval"] is False
 
 
 def test_node_joins_once_and_says_hello_with_its_own_token(cast: Cast, api: Callable[..., Any]) -> None:

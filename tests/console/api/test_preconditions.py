@@ -1,0 +1,176 @@
+"""No change is lost: every document has a tag, every change names one, and of two writers at once one is refused."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from django.db import connections
+from rest_framework.test import APIClient
+
+from console.api.etag import NEED_MATCH
+from registry.models import AuditEvent, Environment
+from registry.services import accounts, webhooks
+from tests.console.api.test_routes import filled, routes
+from tests.console.conftest import Cast, RunningConsole, join_node
+
+Address = Callable[[Cast], str]
+
+
+def _token(cast: Cast) -> str:
+    return f"api-keys/{cast.token_row('alice', 'read')[0].pk}/"
+
+
+def _webhook(cast: Cast) -> str:
+    hook, _secret = webhooks.webhook_create(
+        project=cast.project, name="chat", url="https://example.com/x", events=["*"], actor=cast.actor("alice")
+    )
+    return f"webhooks/{hook.pk}/"
+
+
+def _model(cast: Cast) -> str:
+    cast.version("finch")
+    return "projects/wren/models/finch/"
+
+
+def _environment(cast: Cast) -> str:
+    cast.environment("stage", approvals=1)
+    return "environments/stage/"
+
+
+# A resource for each address that takes PUT, PATCH or DELETE, with a body that changes it. Alice may do all of this.
+CHANGED: dict[str, tuple[Address, dict[str, Any]]] = {
+    "projects/<slug:project>/": (lambda cast: "projects/wren/", {"code_formats": "forbid"}),
+    "projects/<slug:project>/members/<str:username>/": (lambda cast: "projects/wren/members/vera/", {}),
+    "projects/<slug:project>/models/<str:model>/": (_model, {"description": "swift"}),
+    "environments/<slug:slug>/": (_environment, {"requires_approval": True, "required_approvals": 2}),
+    "webhooks/<uuid:webhook>/": (_webhook, {"name": "other"}),
+    "api-keys/<uuid:token>/": (_token, {}),
+}
+# POST verbs that look at If-Match when it is sent.
+VERBS: dict[str, tuple[Address, dict[str, Any]]] = {
+    "nodes/<uuid:node>/cordon": (lambda cast: f"nodes/{join_node(cast)[0].pk}/", {}),
+    "webhooks/<uuid:webhook>/rotate-secret": (_webhook, {}),
+    "projects/<slug:project>/models/<str:model>/versions/<str:version>/archive": (
+        lambda cast: f"projects/wren/models/finch/versions/{cast.ready_version().number}/",
+        {},
+    ),
+}
+
+
+def changing() -> Iterator[tuple[str, str]]:
+    return ((route, method) for route, method in routes() if method.upper() in NEED_MATCH)
+
+
+@pytest.mark.parametrize(("route", "method"), sorted(set(changing())))
+def test_a_change_names_the_state_that_it_changes(cast: Cast, api: Callable[..., Any], route: str, method: str) -> None:
+    assert route in CHANGED, f"Add to CHANGED how to make a resource at {route}, and a body that changes it."
+    make, body = CHANGED[route]
+    alice, address = api("alice"), f"/api/v1/{make(cast)}"
+    seen = alice.get(address)
+    assert seen.status_code == 200, seen.content
+    send = getattr(alice, method)
+
+    without = send(address, body)
+    assert (without.status_code, without.json()["code"]) == (428, "precondition_required")
+    stale = send(address, body, headers={"If-Match": 'W/"another"'})
+    assert (stale.status_code, stale.json()["code"]) == (412, "stale_write")
+    assert alice.get(address).headers["ETag"] == seen.headers["ETag"]
+
+    done = send(address, body, headers={"If-Match": seen.headers["ETag"]})
+    assert done.status_code in (200, 204), done.content
+    after = alice.get(address)
+    if done.status_code == 200:
+        assert done.headers["ETag"] == after.headers["ETag"] != seen.headers["ETag"]
+    assert send(address, body, headers={"If-Match": seen.headers["ETag"]}).status_code in (404, 412)
+
+
+@pytest.mark.parametrize("route", sorted(VERBS))
+def test_a_verb_looks_at_the_tag_when_there_is_one(cast: Cast, api: Callable[..., Any], route: str) -> None:
+    make, body = VERBS[route]
+    alice, address = api("alice"), f"/api/v1/{make(cast)}"
+    verb = address + route.rpartition("/")[2]
+    seen = alice.get(address).headers["ETag"]
+    assert alice.post(verb, body, headers={"If-Match": 'W/"another"'}).status_code == 412
+    assert alice.get(address).headers["ETag"] == seen
+    assert alice.post(verb, body, headers={"If-Match": seen}).status_code == 200
+    assert alice.post(verb, body, headers={"If-Match": seen}).status_code == 412
+
+
+@pytest.mark.parametrize(("route", "method"), sorted(set(changing())))
+def test_absent_resources_are_absent_with_and_without_a_tag(
+    cast: Cast, api: Callable[..., Any], route: str, method: str
+) -> None:
+    address = filled(route).replace("/wren/", "/no-such/").replace("/anything/", "/no-such/")
+    send = getattr(api("charlie"), method)
+    assert send(address, {}).status_code == 428
+    assert send(address, {}, headers={"If-Match": "*"}).status_code in (404, 400)
+
+
+def test_what_is_known_already_is_not_sent_again(cast: Cast, api: Callable[..., Any]) -> None:
+    cast.ready_version()
+    vera = api("vera", "read")
+    for address in ("me/", "projects/", "projects/wren/models/finch/", "projects/wren/models/finch/versions/1/"):
+        first = vera.get(f"/api/v1/{address}")
+        again = vera.get(f"/api/v1/{address}", headers={"If-None-Match": first.headers["ETag"]})
+        assert (again.status_code, again.content) == (304, b""), address
+        assert again.headers["ETag"] == first.headers["ETag"]
+
+
+def test_use_of_a_token_and_words_of_a_node_change_no_tag(cast: Cast, api: Callable[..., Any]) -> None:
+    row, text = cast.token_row("alice", "read")
+    node, _secret = join_node(cast)
+    alice = api("alice")
+    addresses = (f"/api/v1/api-keys/{row.pk}/", f"/api/v1/nodes/{node.pk}/")
+    before = [alice.get(address).headers["ETag"] for address in addresses]
+    user = APIClient()
+    user.credentials(HTTP_AUTHORIZATION=f"Bearer {text}")
+    assert user.get("/api/v1/me/").status_code == 200
+    type(node).objects.filter(pk=node.pk).update(inventory={"gpus": 4})
+    assert [alice.get(address).headers["ETag"] for address in addresses] == before
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_two_writers_at_once_one_is_refused(shared_cast: Cast, console: RunningConsole) -> None:
+    shared_cast.version("finch")
+    shared_cast.environment("stage", approvals=1)
+    token = shared_cast.token("alice")
+    model, stage = "/api/v1/projects/wren/models/finch/", "/api/v1/environments/stage/"
+    writers = 4
+
+    def race(address: str, bodies: list[dict[str, Any]]) -> list[int]:
+        start, answers = threading.Barrier(writers), []
+        with console.client(token) as client:
+            tag = client.get(address).headers["ETag"]
+
+        def write(body: dict[str, Any]) -> None:
+            with console.client(token) as client:
+                start.wait(20)
+                answers.append(client.patch(address, json=body, headers={"If-Match": tag}).status_code)
+
+        threads = [threading.Thread(target=write, args=(body,)) for body in bodies]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+        return sorted(answers)
+
+    for turn in range(3):
+        texts = [{"description": f"{turn} by {writer}"} for writer in range(writers)]
+        assert race(model, texts) == [200, 412, 412, 412]
+        counts = [{"requires_approval": True, "required_approvals": 2 + turn} for _writer in range(writers)]
+        assert race(stage, counts) == [200, 412, 412, 412]
+    assert AuditEvent.objects.filter(action="model.update").count() == 3
+    assert Environment.objects.get(slug="stage").required_approvals == 4
+    connections.close_all()
+
+
+def test_a_member_leaves_once(cast: Cast, api: Callable[..., Any]) -> None:
+    alice, address = api("alice"), "/api/v1/projects/wren/members/vera/"
+    seen = alice.get(address).headers["ETag"]
+    user = cast.vera
+    accounts.membership_set(project=cast.project, user=user, role="approver", actor=cast.actor("alice"))
+    assert alice.delete(address, headers={"If-Match": seen}).status_code == 412
+    assert alice.get(address).json()["role"] == "approver"
