@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from flotilla import settings
-from flotilla.commands import bench_model, convert, deployments, models, webhooks
+from flotilla.commands import bench_model, convert, deployments, models, sign_in, webhooks
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -102,6 +102,9 @@ def node(arguments: tuple[str, ...]) -> None:
 
 
 for _command in (
+    sign_in.login,
+    sign_in.logout,
+    sign_in.whoami,
     models.push,
     models.models,
     models.versions,

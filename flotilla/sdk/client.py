@@ -35,7 +35,9 @@ class Flotilla:
     """
 
     def __init__(self, url: str, token: str, project: str = "default") -> None:
-        self._transport = Transport(url.rstrip("/"), token)
+        self.url = url.rstrip("/")
+        self.project = project
+        self._transport = Transport(self.url, token)
         self.webhooks = Webhooks(self._transport, project)
         self._models = f"projects/{project}/models/"
         self._deployments = f"projects/{project}/deployments/"
@@ -55,6 +57,10 @@ class Flotilla:
     def me(self) -> Json:
         """Return who the token belongs to."""
         return self._get("me/")
+
+    def revoke_own_token(self) -> None:
+        """End the token that this client uses."""
+        self._transport.send("POST", "me/revoke-token")
 
     def models(self) -> list[Json]:
         """Return the models of the project, newest first."""

@@ -15,10 +15,24 @@ _TRANSIENT = frozenset({502, 503, 504})
 
 
 class ApiError(Exception):
-    """The console refused or failed. ``code`` is stable; ``errors`` lists problems by field."""
+    """The console refused or failed. ``code`` is stable; ``errors`` lists problems by field.
 
-    def __init__(self, status: int, code: str, detail: str, errors: list[dict[str, str]] | None = None) -> None:
+    ``request_id`` is what to look for in the console's log; ``document`` is the whole problem document.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        detail: str,
+        errors: list[dict[str, str]] | None = None,
+        *,
+        request_id: str = "",
+        document: dict[str, Any] | None = None,
+    ) -> None:
         super().__init__(detail)
+        self.request_id = request_id
+        self.document = document or {}
         self.status = status
         self.code = code
         self.detail = detail
@@ -105,5 +119,10 @@ def _problem(response: httpx2.Response) -> ApiError:
         document = {}
     detail = document.get("detail") or document.get("title") or f"HTTP {response.status_code}"
     return ApiError(
-        response.status_code, str(document.get("code", "http_error")), str(detail), document.get("errors") or []
+        response.status_code,
+        str(document.get("code", "http_error")),
+        str(detail),
+        document.get("errors") or [],
+        request_id=str(document.get("request_id") or response.headers.get("X-Request-ID", "")),
+        document=document,
     )

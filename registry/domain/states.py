@@ -74,6 +74,12 @@ DELIVERY = _table(
     failed="",
     cancelled="",
 )
+LOGIN_REQUEST = _table(
+    waiting="granted denied",
+    granted="claimed",
+    denied="",
+    claimed="",
+)
 
 # (model name, column) -> table
 TABLES: Mapping[tuple[str, str], Table] = {
@@ -84,6 +90,7 @@ TABLES: Mapping[tuple[str, str], Table] = {
     ("servingnode", "state"): NODE,
     ("operation", "state"): OPERATION,
     ("webhookdelivery", "state"): DELIVERY,
+    ("loginrequest", "state"): LOGIN_REQUEST,
 }
 
 

@@ -37,6 +37,7 @@ from registry.models.fleet import (
     NodeState,
     ServingNode,
 )
+from registry.models.login_requests import LoginRequest, LoginState
 from registry.models.measurements import ScratchUnit, VersionMeasurement
 from registry.models.operations import Operation, OperationQueue, OperationState
 from registry.models.samples import NodeSample, Resolution, Sample
@@ -67,6 +68,8 @@ __all__ = [
     "Fleet",
     "HealthStatus",
     "JoinToken",
+    "LoginRequest",
+    "LoginState",
     "Membership",
     "ModelVersion",
     "NodeKind",

@@ -199,8 +199,8 @@ def token_create(
 
 
 def token_revoke(*, token: ApiToken, actor: Actor) -> None:
-    """Revoke a token for good; doing it again changes nothing."""
-    if actor.user_id != token.owner_id or not actor.has_scope("admin"):
+    """Revoke a token for good; doing it again changes nothing. Every token may revoke itself."""
+    if actor.token_id != token.id and (actor.user_id != token.owner_id or not actor.has_scope("admin")):
         require(actor, "site.users")
     with transaction.atomic():
         if ApiToken.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=timezone.now()):

@@ -12,6 +12,7 @@ from django.conf import settings
 from registry.models import JoinToken
 from registry.services.approvals import approvals_expire
 from registry.services.blobs import blobs_collect
+from registry.services.login_requests import login_requests_purge
 from registry.services.operations import operations_purge
 from registry.services.retention import approvals_purge, refused_versions_purge, rollouts_purge
 from registry.services.samples import partitions_drop, partitions_ensure
@@ -46,6 +47,7 @@ STEPS: Mapping[str, Callable[[datetime], object]] = {
     "rollouts_purge": rollouts_purge,
     "approvals_purge": approvals_purge,
     "deliveries_purge": deliveries_purge,
+    "login_requests_purge": login_requests_purge,
     "join_tokens_purge": join_tokens_purge,
     "sessions_purge": sessions_purge,
 }

@@ -43,6 +43,25 @@ class MeView(ApiView):
         return Response(document)
 
 
+class OwnToken(ApiView):
+    """The token that calls."""
+
+    write_scope = "read"
+    keeps_answers = False
+
+    @extend_schema(
+        summary="Revoke the token that is used",
+        description="What signing out of a command line does. 404 for a session of a browser.",
+        request=None,
+        responses={204: None},
+    )
+    def post(self, request: Request) -> Response:
+        if not isinstance(request.auth, ApiToken):
+            raise Http404
+        services.token_revoke(token=request.auth, actor=self.actor)
+        return Response(status=204)
+
+
 class UserList(ApiView):
     """Accounts that the caller may know."""
 

@@ -57,6 +57,7 @@ class Served:
             "node": f"/fleet/nodes/{self.node.pk}/",
             "members": "/settings/members/",
             "tokens": "/settings/tokens/",
+            "connect": "/connect/",
             "environments": "/settings/environments/",
             "projects": "/settings/projects/",
             "webhooks": "/settings/webhooks/",
