@@ -7,9 +7,22 @@ from typing import Any
 from django import forms
 from django.utils.translation import gettext_lazy
 
+from console.web.forms.editing import EditForm
 from console.web.forms.styling import StyledForm
 from registry.domain.webhooks import MAX_URL
 from registry.models import Webhook, WebhookFormat
+
+
+def webhook_facts(webhook: Webhook) -> dict[str, Any]:
+    """Return what its page shows of a webhook, as the form's values. ``origin`` stands for the address."""
+    return {
+        "name": webhook.name,
+        "events": ", ".join(webhook.events),
+        "format": webhook.format,
+        "url": "",
+        "origin": webhook.origin,
+        "is_enabled": webhook.is_enabled,
+    }
 
 
 class WebhookForm(StyledForm):
@@ -50,12 +63,11 @@ class NewWebhookForm(WebhookForm):
     )
 
 
-class WebhookChangeForm(WebhookForm):
+class WebhookChangeForm(EditForm, WebhookForm):
     """A webhook that exists; an empty address leaves it as it is."""
 
-    def __init__(self, *args: Any, webhook: Webhook, **kwargs: Any) -> None:
-        initial = {"name": webhook.name, "events": ", ".join(webhook.events), "format": webhook.format}
-        super().__init__(*args, initial=initial, **kwargs)
+    def __init__(self, data: Any = None, *, webhook: Webhook) -> None:
+        super().__init__(data, now=webhook_facts(webhook))
         self.fields["url"].required = False
         self.fields["url"].help_text = gettext_lazy("Empty: it stays as it is.")
 

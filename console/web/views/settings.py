@@ -23,6 +23,7 @@ from registry.selectors import fleet as fleet_selectors
 from registry.services import accounts as services
 from registry.services import fleet as fleet_services
 from registry.services.code import project_code_formats
+from registry.services.locking import held
 
 
 def _project(request: HttpRequest) -> Project:
@@ -94,18 +95,41 @@ def _create_member(request: HttpRequest, project: Project, form: forms.NewMember
 
 def _change_role(request: HttpRequest, project: Project) -> HttpResponse:
     user = get_object_or_404(User, username=request.POST.get("user", ""))
-    services.membership_set(project=project, user=user, role=request.POST.get("role", ""), actor=actor_of(request))
-    messages.success(request, _("The role of %(name)s is changed.") % {"name": user.username})
+    with held(project):  # whoever changes members locks their project first
+        if _is_current_member(request, project, user):
+            wanted = request.POST.get("role", "")
+            services.membership_set(project=project, user=user, role=wanted, actor=actor_of(request))
+            messages.success(request, _("The role of %(name)s is changed.") % {"name": user.username})
     return redirect("web:members")
+
+
+def _is_current_member(request: HttpRequest, project: Project, user: User) -> bool:
+    """Say whether the member's role is still what the page showed; else tell both. Call it under the project's lock."""
+    now = selectors.members_of(project).filter(user=user).first()
+    if now is not None and now.role == request.POST.get("seen"):
+        return True
+    facts = {
+        "name": user.username,
+        "now": now.get_role_display() if now else _("no member"),
+        "wanted": dict(Role.choices).get(request.POST.get("role", ""), _("to be removed")),
+    }
+    messages.warning(
+        request,
+        _("Nothing was changed: somebody made %(name)s “%(now)s” meanwhile. You wanted “%(wanted)s”; choose again.")
+        % facts,
+    )
+    return False
 
 
 @require_POST
 @page
 def member_remove(request: HttpRequest) -> HttpResponse:
     """Take somebody out of the current project."""
-    user = get_object_or_404(User, username=request.POST.get("user", ""))
-    services.membership_remove(project=_project(request), user=user, actor=actor_of(request))
-    messages.success(request, _("%(name)s is no longer a member.") % {"name": user.username})
+    user, project = get_object_or_404(User, username=request.POST.get("user", "")), _project(request)
+    with held(project):
+        if _is_current_member(request, project, user):
+            services.membership_remove(project=project, user=user, actor=actor_of(request))
+            messages.success(request, _("%(name)s is no longer a member.") % {"name": user.username})
     return redirect("web:members")
 
 
@@ -219,8 +243,13 @@ def projects(request: HttpRequest) -> HttpResponse:
     actor = actor_of(request)
     if request.method == "POST" and "code_formats" in request.POST:
         project = selectors.project_get(actor, request.POST.get("project", ""))
-        project_code_formats(project=project, code_formats=request.POST["code_formats"], actor=actor)
-        messages.success(request, _("Saved. What is deployed stays as it is."))
+        with held(project) as now:
+            if now.code_formats == request.POST.get("seen"):
+                project_code_formats(project=now, code_formats=request.POST["code_formats"], actor=actor)
+                messages.success(request, _("Saved. What is deployed stays as it is."))
+            else:
+                told = _("Nothing was changed: somebody set it to “%(now)s” meanwhile; choose again.")
+                messages.warning(request, told % {"now": now.get_code_formats_display()})
         return redirect("web:projects")
     form = forms.ProjectForm(request.POST or None)
     if request.method == "POST" and form.is_valid():

@@ -13,7 +13,8 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from console.web import equivalents
-from console.web.forms.webhooks import NewWebhookForm, WebhookChangeForm
+from console.web.forms.editing import seen_text
+from console.web.forms.webhooks import NewWebhookForm, WebhookChangeForm, webhook_facts
 from console.web.fragments import DELIVERIES_SHOWN, webhook_context
 from console.web.page import actor_of, add_errors, frame_of, page, permissions, render_page
 from registry.domain.webhooks import PROJECT_EVENTS, SITE_EVENTS, message_id
@@ -21,6 +22,7 @@ from registry.errors import NotFound, RegistryError
 from registry.models import Webhook
 from registry.selectors import webhooks as selectors
 from registry.services import webhooks as services
+from registry.services.locking import held
 
 
 @sensitive_post_parameters("url")
@@ -79,12 +81,16 @@ def webhook(request: HttpRequest, webhook_id: uuid.UUID) -> HttpResponse:
     form = WebhookChangeForm(request.POST or None, webhook=hook)
     if request.method == "POST" and form.is_valid():
         try:
-            services.webhook_update(webhook=hook, actor=actor, **form.changes())
+            with held(hook) as now:
+                is_saved = form.is_current(webhook_facts(now))
+                if is_saved:
+                    services.webhook_update(webhook=now, actor=actor, **form.changes())
         except RegistryError as error:
             add_errors(form, error)
         else:
-            messages.success(request, _("Saved."))
-            return redirect("web:webhook", hook.pk)
+            if is_saved:
+                messages.success(request, _("Saved."))
+                return redirect("web:webhook", hook.pk)
     return _webhook_page(request, hook, form)
 
 
@@ -94,6 +100,7 @@ def _webhook_page(request: HttpRequest, hook: Webhook, form: WebhookChangeForm, 
         "section": "webhooks",
         **webhook_context(hook, shown.object_list),
         "form": form,
+        "seen": seen_text(webhook_facts(hook)),
         "secret": secret,
         "page": shown,
         "curl": equivalents.curl("POST", f"webhooks/{hook.pk}/test"),
@@ -142,7 +149,11 @@ def webhook_act(request: HttpRequest, webhook_id: uuid.UUID) -> HttpResponse:
             hook.refresh_from_db()
             return _webhook_page(request, hook, WebhookChangeForm(webhook=hook), secret)
         case "delete":
-            services.webhook_delete(webhook=hook, actor=actor)
+            with held(hook) as now:
+                if request.POST.get("seen") != seen_text(webhook_facts(now)):
+                    messages.warning(request, _("Somebody changed the webhook meanwhile; look at it again."))
+                    return redirect("web:webhook", hook.pk)
+                services.webhook_delete(webhook=now, actor=actor)
             messages.success(request, _("The webhook is deleted."))
             return redirect("web:webhooks")
         case "replay":

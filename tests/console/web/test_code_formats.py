@@ -16,11 +16,14 @@ def test_administrators_set_it_on_the_page(served: Served, browse: Browse) -> No
     alice, vera = browse("alice"), browse("vera")
     assert "project-code-wren" in alice.get("/settings/projects/").content.decode()
     assert "project-code-wren" not in vera.get("/settings/projects/").content.decode()
-    assert vera.post("/settings/projects/", {"project": "wren", "code_formats": "forbid"}).status_code == 403
+    assert (
+        vera.post("/settings/projects/", {"project": "wren", "seen": "allow", "code_formats": "forbid"}).status_code
+        == 403
+    )
     assert (
         browse("charlie").post("/settings/projects/", {"project": "wren", "code_formats": "allow"}).status_code == 404
     )
-    alice.post("/settings/projects/", {"project": "wren", "code_formats": "forbid"})
+    alice.post("/settings/projects/", {"project": "wren", "seen": "allow", "code_formats": "forbid"})
     assert Project.objects.get(slug="wren").code_formats == "forbid"
     assert "Forbidden" in vera.get("/settings/projects/").content.decode()
 
@@ -28,9 +31,9 @@ def test_administrators_set_it_on_the_page(served: Served, browse: Browse) -> No
 def test_and_through_the_api(cast: Cast, api: Callable[..., Any]) -> None:
     address = "/api/v1/projects/wren/"
     assert api("vera").get(address).json()["code_formats"] == "allow"
-    assert api("bob").patch(address, {"code_formats": "forbid"}).status_code == 403
-    assert api("alice").patch(address, {"code_formats": "maybe"}).status_code == 400
-    assert api("alice").patch(address, {"code_formats": "forbid"}).json()["code_formats"] == "forbid"
+    assert api("bob").patch(address, {"code_formats": "forbid"}, HTTP_IF_MATCH="*").status_code == 403
+    assert api("alice").patch(address, {"code_formats": "maybe"}, HTTP_IF_MATCH="*").status_code == 400
+    assert api("alice").patch(address, {"code_formats": "forbid"}, HTTP_IF_MATCH="*").json()["code_formats"] == "forbid"
     assert api("vera").get(address).json()["code_formats"] == "forbid"
 
 

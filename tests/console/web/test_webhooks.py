@@ -9,6 +9,8 @@ from django.utils import timezone
 
 from console.live.fragments import fragments_of
 from console.live.topics import authorise
+from console.web.forms.editing import seen_text
+from console.web.forms.webhooks import webhook_facts
 from registry.models import Webhook
 from registry.services.webhook_deliveries import Outcome, delivery_claim, delivery_finish
 from tests.console.conftest import Cast
@@ -30,7 +32,9 @@ def hook(cast: Cast, browse: Browse) -> Webhook:
 
 
 def act(client: Any, hook: Webhook, what: str, **extra: str) -> Any:
-    return client.post(f"{LIST}{hook.pk}/act/", {"act": what, **extra})
+    hook.refresh_from_db()
+    seen = seen_text(webhook_facts(hook))
+    return client.post(f"{LIST}{hook.pk}/act/", {"act": what, "seen": seen, **extra})
 
 
 def test_the_secret_is_shown_once(cast: Cast, browse: Browse) -> None:
@@ -94,10 +98,11 @@ def test_test_replay_switch_rotate_and_delete(cast: Cast, browse: Browse, hook: 
 
 def test_an_empty_address_stays(cast: Cast, browse: Browse, hook: Webhook) -> None:
     sealed = hook.url_sealed
-    assert browse("alice").post(f"{LIST}{hook.pk}/", {**FORM, "name": "renamed", "url": ""}).status_code == 302
+    form = {**FORM, "name": "renamed", "url": "", "seen": seen_text(webhook_facts(hook))}
+    assert browse("alice").post(f"{LIST}{hook.pk}/", form).status_code == 302
     hook.refresh_from_db()
     assert (hook.name, hook.url_sealed) == ("renamed", sealed)
-    moved = {**FORM, "url": "https://other.example.com/x"}
+    moved = {**FORM, "url": "https://other.example.com/x", "seen": seen_text(webhook_facts(hook))}
     browse("alice").post(f"{LIST}{hook.pk}/", moved)
     hook.refresh_from_db()
     assert hook.origin == "https://other.example.com"
