@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from flotilla import settings
-from flotilla.commands import bench_model, convert, deployments, models, sign_in, webhooks
+from flotilla.commands import audit, bench_model, convert, deployments, models, sign_in, webhooks
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -120,6 +120,7 @@ for _command in (
     deployments.review,
     deployments.nodes,
     webhooks.webhooks,
+    audit.audit,
 ):
     main.add_command(_command)
 

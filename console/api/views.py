@@ -111,6 +111,14 @@ class ApiView(APIView):
         given.is_valid(raise_exception=True)
         return dict(given.validated_data)
 
+    def narrowed(self, rows: QuerySet[Any], filters: tuple[str, ...]) -> QuerySet[Any]:
+        """Return the rows that the filters of the address keep; a bad value of a filter keeps none."""
+        for name in filters:
+            wanted = self.request.query_params.get(name)
+            if wanted:
+                rows = _matching(rows, name, wanted.split(","))
+        return rows
+
     def page(
         self,
         rows: QuerySet[Any],
@@ -123,10 +131,7 @@ class ApiView(APIView):
         ``?<filter>=a,b`` keeps rows with one of the values, ``?fields=a,b`` keeps only those fields, and
         ``?ordering=created_at`` puts the oldest first. Bad values of a filter match nothing.
         """
-        for name in filters:
-            wanted = self.request.query_params.get(name)
-            if wanted:
-                rows = _matching(rows, name, wanted.split(","))
+        rows = self.narrowed(rows, filters)
         paginator = NewestFirst()
         if ordering:
             paginator.ordering = ordering

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from flotilla.sdk.audit import Audit
 from flotilla.sdk.transport import ApiError, Transport
 from flotilla.sdk.upload import Progress, upload_file
 from flotilla.sdk.webhooks import Webhooks
@@ -31,7 +32,7 @@ class OperationFailed(Exception):
 class Flotilla:
     """A console, as one user or service account, in one project. Use it as a context manager.
 
-    ``webhooks``: those of the project (flotilla.sdk.webhooks).
+    ``webhooks``: those of the project (flotilla.sdk.webhooks). ``audit``: who did what (flotilla.sdk.audit).
     """
 
     def __init__(self, url: str, token: str, project: str = "default") -> None:
@@ -39,6 +40,7 @@ class Flotilla:
         self.project = project
         self._transport = Transport(self.url, token)
         self.webhooks = Webhooks(self._transport, project)
+        self.audit = Audit(self._transport)
         self._models = f"projects/{project}/models/"
         self._deployments = f"projects/{project}/deployments/"
 

@@ -100,6 +100,27 @@ class Transport:
         seen = self.send("GET", path).headers["ETag"]
         return self.send(method, path, json=json, headers={"If-Match": seen})
 
+    def lines(self, path: str, params: Mapping[str, str] | None = None) -> Iterator[bytes]:
+        """Yield the lines of an answer of any length, each with its line end, as they arrive.
+
+        Raises:
+            ApiError: refused, not reached, or cut off in the middle (code ``unreachable``).
+        """
+        try:
+            with self._client.stream("GET", path, params=params or None) as response:
+                if response.status_code >= 400:
+                    response.read()
+                    raise _problem(response)
+                rest = b""
+                for piece in response.iter_bytes():
+                    *whole, rest = (rest + piece).split(b"\n")
+                    for line in whole:
+                        yield line + b"\n"
+                if rest:
+                    yield rest
+        except httpx2.HTTPError as error:
+            raise ApiError(0, "unreachable", f"The answer of {self._client.base_url} ended early: {error}") from None
+
     def pages(self, path: str, params: Mapping[str, str] | None = None) -> Iterator[dict[str, Any]]:
         """Yield the rows of a list, page after page."""
         document = self.send("GET", path, params=params).json()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pgtrigger
+from django.contrib.postgres.indexes import GinIndex
+from django.contrib.postgres.search import SearchVectorField
 from django.db import models
 from django.utils import timezone
 
@@ -26,6 +28,24 @@ class Transition(Row):
         ]
 
 
+def searchable() -> models.Func:
+    """Return what a search of the audit log looks at: words of letters and digits, and ids and addresses as a whole.
+
+    No extension is needed (there is no trigram index in the embedded database), so searches find beginnings.
+    The index is on this very expression.
+    """
+    words = models.Func(
+        *("actor_name", "action", "object_type", "object_label"),
+        arg_joiner=" || ' ' || ",
+        template="to_tsvector('simple', regexp_replace(%(expressions)s, '[^[:alnum:]]+', ' ', 'g'))",
+    )
+    # The mark keeps them apart from words: 1 shall not find 127.0.0.1.
+    address = models.Func("ip", template="'=' || host(%(expressions)s)")
+    ids = (models.Func(name, template="'=' || lower(%(expressions)s)") for name in ("object_id", "request_id"))
+    whole = models.Func(address, *ids, template="array_to_tsvector(array_remove(ARRAY[%(expressions)s], NULL))")
+    return models.Func(words, whole, arg_joiner=" || ", template="(%(expressions)s)", output_field=SearchVectorField())
+
+
 class AuditEvent(Row):
     """Who did what to which object. ``before``/``after`` never hold secrets."""
 
@@ -47,6 +67,10 @@ class AuditEvent(Row):
             models.Index(fields=["project_id", "-created_at"], name="audit_project"),
             models.Index(fields=["object_type", "object_id"], name="audit_object"),
             models.Index(fields=["created_at"], name="audit_by_age"),
+            models.Index(fields=["action", "-created_at"], name="audit_action"),
+            models.Index(fields=["actor_name", "-created_at"], name="audit_actor"),
+            models.Index(fields=["request_id"], name="audit_request"),
+            GinIndex(searchable(), name="audit_search"),
         ]
         triggers = [
             pgtrigger.Protect(name="audit_append_only", operation=pgtrigger.Update | pgtrigger.Delete),

@@ -2,36 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import UTC, timedelta
+from datetime import timedelta
 from typing import Any
 
 from django.db import connection, models, transaction
 from django.db.models import QuerySet
-from django.utils.translation import gettext as _
 
 from registry.domain.actors import Actor
+from registry.domain.audit_chain import GENESIS, ChainReport, ChainVerifier, seal_hash
 from registry.models import AuditEvent, AuditSeal
+from registry.selectors.audit import audit_line, chain_of
 from registry.selectors.permissions import project_id_of
 from registry.services.webhook_events import event_publish
 
-_GENESIS = "0" * 64
 _SEALER_LOCK = 0x464C4F54_5345414C
-
-
-@dataclass(frozen=True, slots=True)
-class ChainReport:
-    """Result of a verification. ``bad_sequence`` is the first seal that does not hold, None when all do."""
-
-    chain: str
-    ok: bool
-    checked: int
-    bad_sequence: int | None = None
-    problem: str = ""
 
 
 def record(
@@ -80,18 +66,18 @@ def seal_pending(limit: int = 1000, *, everything: bool = False) -> int:
                 return 0
         heads: dict[str, AuditSeal | None] = {}
         for event in _unsealed(everything)[:limit]:
-            chain = _chain_of(event)
+            chain = chain_of(event)
             if chain not in heads:
                 heads[chain] = AuditSeal.objects.filter(chain=chain).order_by("-sequence").first()
             head = heads[chain]
             sequence = head.sequence + 1 if head is not None else 1
-            previous = head.hash if head is not None else _GENESIS
+            previous = head.hash if head is not None else GENESIS
             heads[chain] = AuditSeal.objects.create(
                 chain=chain,
                 sequence=sequence,
                 event=event,
                 previous_hash=previous,
-                hash=_hash(chain, sequence, previous, event),
+                hash=seal_hash(audit_line(event, chain, sequence, previous)),
             )
             sealed += 1
     return sealed
@@ -104,21 +90,12 @@ def chains() -> list[str]:
 
 def verify_chain(chain: str) -> ChainReport:
     """Recompute a chain from its first event and compare it with its seals."""
-    previous, expected, checked = _GENESIS, 1, 0
+    verifier = ChainVerifier(chain)
     for seal in AuditSeal.objects.filter(chain=chain).select_related("event").order_by("sequence").iterator(500):
-        problem = ""
-        if seal.sequence != expected:
-            problem = _("seal %(number)s is missing") % {"number": expected}
-        elif seal.previous_hash != previous:
-            problem = _("it does not continue the seal before it")
-        elif _chain_of(seal.event) != chain:
-            problem = _("its event belongs to another chain")
-        elif seal.hash != _hash(chain, seal.sequence, previous, seal.event):
-            problem = _("its event was changed")
-        if problem:
-            return ChainReport(chain, False, checked, seal.sequence, problem)
-        previous, expected, checked = seal.hash, expected + 1, checked + 1
-    return ChainReport(chain, True, checked)
+        line = audit_line(seal.event, chain, seal.sequence, seal.previous_hash)
+        if not verifier.take({**line, "hash": seal.hash}):
+            break
+    return verifier.report()
 
 
 # How far behind the newest sealed event a late transaction may still commit its own.
@@ -132,32 +109,3 @@ def _unsealed(everything: bool) -> QuerySet[AuditEvent]:
     newest = AuditSeal.objects.order_by("-id").values_list("event__created_at", flat=True).first()
     # Without the bound each pass would walk over the whole log.
     return events.filter(created_at__gte=newest - _LATE) if newest is not None else events
-
-
-def _chain_of(event: AuditEvent) -> str:
-    return str(event.project_id) if event.project_id is not None else "site"
-
-
-def _hash(chain: str, sequence: int, previous: str, event: AuditEvent) -> str:
-    """Return the SHA-256 over everything that the event says, its place, and the hash before it."""
-    document = {
-        "chain": chain,
-        "sequence": sequence,
-        "previous": previous,
-        "id": str(event.id),
-        "created_at": event.created_at.astimezone(UTC).isoformat(),
-        "project": str(event.project_id),
-        "actor": event.actor_name,
-        "actor_id": str(event.actor_id),
-        "token_id": str(event.token_id),
-        "ip": str(event.ip),
-        "request_id": event.request_id,
-        "action": event.action,
-        "object_type": event.object_type,
-        "object_id": event.object_id,
-        "object_label": event.object_label,
-        "before": event.before,
-        "after": event.after,
-    }
-    # JSON columns keep numbers exactly, so sorted keys are canonical enough for values that come from them.
-    return hashlib.sha256(json.dumps(document, sort_keys=True, ensure_ascii=False).encode()).hexdigest()

@@ -86,6 +86,7 @@ urlpatterns: list[URLPattern] = [
     path("operations/<uuid:operation>/cancel", operations.OperationCancel.as_view()),
     path("metrics/query", metrics.MetricsView.as_view()),
     path("audit/", audit.AuditList.as_view()),
+    path("audit/export", audit.AuditExport.as_view()),
     path("webhooks/", webhooks.WebhookList.as_view()),
     path(_WEBHOOK, webhooks.WebhookItem.as_view()),
     path(f"{_WEBHOOK}rotate-secret", webhooks.WebhookRotate.as_view()),

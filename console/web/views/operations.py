@@ -5,12 +5,12 @@ from __future__ import annotations
 import uuid
 
 from django.contrib import messages
-from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET, require_POST
 
+from console.web.keyset import keyset_page
 from console.web.page import actor_of, page, permissions, render_page
 from registry.models.operations import OperationState
 from registry.selectors import operations as selectors
@@ -31,7 +31,7 @@ def operation_list(request: HttpRequest) -> HttpResponse:
     if kind:
         rows = rows.filter(kind=kind)
     context = {
-        "page": Paginator(rows, PAGE_SIZE).get_page(request.GET.get("page")),
+        "page": keyset_page(request, rows, PAGE_SIZE),
         "state": state,
         "kind": kind,
         "states": OperationState.choices,

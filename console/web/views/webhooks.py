@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 
 from django.contrib import messages
-from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.utils.translation import gettext as _
@@ -16,6 +15,7 @@ from console.web import equivalents
 from console.web.forms.editing import seen_text
 from console.web.forms.webhooks import NewWebhookForm, WebhookChangeForm, webhook_facts
 from console.web.fragments import DELIVERIES_SHOWN, webhook_context
+from console.web.keyset import keyset_page
 from console.web.page import actor_of, add_errors, frame_of, page, permissions, render_page
 from registry.domain.webhooks import PROJECT_EVENTS, SITE_EVENTS, message_id
 from registry.errors import NotFound, RegistryError
@@ -95,7 +95,7 @@ def webhook(request: HttpRequest, webhook_id: uuid.UUID) -> HttpResponse:
 
 
 def _webhook_page(request: HttpRequest, hook: Webhook, form: WebhookChangeForm, secret: str = "") -> HttpResponse:
-    shown = Paginator(selectors.deliveries_of(hook), DELIVERIES_SHOWN).get_page(request.GET.get("page"))
+    shown = keyset_page(request, selectors.deliveries_of(hook), DELIVERIES_SHOWN)
     context = {
         "section": "webhooks",
         **webhook_context(hook, shown.object_list),
@@ -105,7 +105,7 @@ def _webhook_page(request: HttpRequest, hook: Webhook, form: WebhookChangeForm, 
         "page": shown,
         "curl": equivalents.curl("POST", f"webhooks/{hook.pk}/test"),
     }
-    topics = [f"webhook:{hook.pk}"] if shown.number == 1 else []
+    topics = [f"webhook:{hook.pk}"] if shown.newer is None else []
     status = 422 if form.is_bound else 200
     response = render_page(
         request, "web/settings/webhook.html", context, current="settings", topics=topics, status=status
