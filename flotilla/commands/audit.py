@@ -45,7 +45,7 @@ def audit() -> None:
 @click.option("--limit", type=click.IntRange(1), default=50, show_default=True)
 @json_option
 @client_command
-def list_events(client: Flotilla, limit: int, as_json: bool, **filters: str | None) -> None:
+def list_events(client: Flotilla, /, limit: int, as_json: bool, **filters: str | None) -> None:
     """List the newest events of the projects that the token may see."""
     found = [*islice(client.audit.events(**_given(**filters)), limit)]
     rows = ([e["created_at"], e["actor_name"], e["action"], e["object_type"], e["object_label"]] for e in found)
@@ -56,7 +56,7 @@ def list_events(client: Flotilla, limit: int, as_json: bool, **filters: str | No
 @_filters
 @click.option("--output", "-o", type=click.File("wb", lazy=False), default="-", help="File; - for standard output.")
 @client_command
-def export(client: Flotilla, output: IO[bytes], **filters: str | None) -> None:
+def export(client: Flotilla, /, output: IO[bytes], **filters: str | None) -> None:
     """Write events as JSON lines, with the hash chain that seals them."""
     for line in client.audit.export(**_given(**filters)):
         output.write(line)
