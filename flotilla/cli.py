@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from flotilla import settings
-from flotilla.commands import audit, bench_model, convert, deployments, models, sign_in, webhooks
+from flotilla.commands import aliases, audit, bench_model, convert, deployments, models, sign_in, webhooks
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -109,6 +109,7 @@ for _command in (
     models.models,
     models.versions,
     models.config,
+    aliases.alias,
     convert.convert,
     bench_model.bench_model,
     deployments.deploy,

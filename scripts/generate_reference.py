@@ -26,6 +26,7 @@ LIMITS = [
     ("Silence while bytes are being sent", "console.uploads.reception:IDLE_SECONDS", "seconds", ""),
     ("Files of a version", "registry.services.uploads:_MAX_FILES", "", ""),
     ("Characters of a file's path", "registry.domain.paths:MAX_PATH", "", ""),
+    ("Aliases of a model", "registry.services.aliases:MAX_ALIASES", "", ""),
     ("A config's text", "registry.services.configs:_TEXT_LIMIT", "bytes", ""),
     ("A body sent to the API or a page", "console.middleware.body_limit:MOST_BYTES", "bytes", ""),
     ("Try it: what is sent", "registry.services.operations:_TRY_LIMIT_BYTES", "bytes", ""),

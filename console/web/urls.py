@@ -6,6 +6,7 @@ from django.contrib.auth.views import LogoutView
 from django.urls import URLPattern, URLResolver, path
 
 from console.web.views import (
+    aliases,
     approvals,
     audit,
     configs,
@@ -40,6 +41,9 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("p/<slug:project>/models/new/", models.model_new, name="model-new"),
     path(_MODEL, models.overview, name="model"),
     path(_MODEL + "versions/", models.versions, name="model-versions"),
+    path(_MODEL + "aliases/", aliases.aliases, name="model-aliases"),
+    path(_MODEL + "aliases/preview/", aliases.preview, name="alias-preview"),
+    path(_MODEL + "aliases/delete/", aliases.delete, name="alias-delete"),
     path(_MODEL + "configs/", models.configs, name="model-configs"),
     path(_MODEL + "deployments/", models.deployments, name="model-deployments"),
     path(_MODEL + "metrics/", models.metrics, name="model-metrics"),

@@ -13,7 +13,7 @@ from flotilla.sdk import Flotilla
 
 @click.command()
 @click.argument("model")
-@click.option("--version", "-v", "version", type=int, required=True, help="Version to serve.")
+@click.option("--version", "-v", "named", required=True, help="Version to serve: a number or an alias.")
 @click.option("--config", "-c", type=int, default=0, help="Config revision; the newest by default.")
 @click.option("--fleet", "-f", default="development", show_default=True)
 @click.option("--canary", type=click.IntRange(1, 99), help="Send only this percentage to the version.")
@@ -25,7 +25,7 @@ from flotilla.sdk import Flotilla
 def deploy(
     client: Flotilla,
     model: str,
-    version: int,
+    named: str,
     config: int,
     fleet: str,
     canary: int | None,
@@ -35,6 +35,7 @@ def deploy(
     as_json: bool,
 ) -> None:
     """Serve a version of MODEL on a fleet: all of the traffic, or a canary beside what serves now."""
+    version = _number(client, model, named)
     routes = _routes(client, model, fleet, version, config, canary)
     if plan_only:
         show(plan := client.plan(model, fleet, routes), True, lambda: str(plan))
@@ -84,10 +85,11 @@ def status(client: Flotilla, as_json: bool) -> None:
 @click.argument("model")
 @click.argument("request_json", type=click.File("r"))
 @click.option("--fleet", "-f", default="development", show_default=True)
-@click.option("--version", "-v", "version", type=int)
+@click.option("--version", "-v", "named", help="A number or an alias; by default the traffic split decides.")
 @client_command
-def infer(client: Flotilla, model: str, request_json: Any, fleet: str, version: int | None) -> None:
+def infer(client: Flotilla, model: str, request_json: Any, fleet: str, named: str | None) -> None:
     """Try a deployment with a v2 JSON request read from a file, or from - for standard input."""
+    version = _number(client, model, named) if named is not None else None
     click.echo(json.dumps(client.infer(model, fleet, json.load(request_json), version=version), indent=2))
 
 
@@ -122,6 +124,11 @@ def nodes(client: Flotilla, as_json: bool) -> None:
     found = client.nodes()
     rows = ([n["name"], n["state"], "reachable" if n["is_reachable"] else "unreachable"] for n in found)
     show(found, as_json, lambda: table(rows, ["NODE", "STATE", "LEASE"]))
+
+
+def _number(client: Flotilla, model: str, named: str) -> int:
+    """Return the number of a version that is named by number or alias."""
+    return int(named) if named.isdecimal() else int(client.aliases.get(model, named)["version"])
 
 
 def _routes(

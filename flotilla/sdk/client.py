@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from flotilla.sdk.aliases import Aliases
 from flotilla.sdk.audit import Audit
 from flotilla.sdk.transport import ApiError, Transport
 from flotilla.sdk.upload import Progress, upload_file
@@ -33,6 +34,7 @@ class Flotilla:
     """A console, as one user or service account, in one project. Use it as a context manager.
 
     ``webhooks``: those of the project (flotilla.sdk.webhooks). ``audit``: who did what (flotilla.sdk.audit).
+    ``aliases``: those of its models (flotilla.sdk.aliases).
     """
 
     def __init__(self, url: str, token: str, project: str = "default") -> None:
@@ -41,6 +43,7 @@ class Flotilla:
         self._transport = Transport(self.url, token)
         self.webhooks = Webhooks(self._transport, project)
         self.audit = Audit(self._transport)
+        self.aliases = Aliases(self._transport, project)
         self._models = f"projects/{project}/models/"
         self._deployments = f"projects/{project}/deployments/"
 
@@ -192,8 +195,11 @@ class Flotilla:
         """Go back to what was applied before."""
         return self._change(model, fleet, "rollback", {})
 
-    def infer(self, model: str, fleet: str, request: Json, *, version: int | None = None) -> Json:
-        """Try a deployment with a v2 JSON request; a worker sends it. Returns the v2 response with its timing."""
+    def infer(self, model: str, fleet: str, request: Json, *, version: int | str | None = None) -> Json:
+        """Try a deployment with a v2 JSON request; a worker sends it. Returns the v2 response with its timing.
+
+        ``version`` is a number or an alias.
+        """
         body = {**request, "version": version}
         operation = self._post(f"{self._deployments}{self._deployment_id(model, fleet)}/infer", body)
         return dict(self.wait(operation, 60)["result"])

@@ -56,6 +56,8 @@ def _events(*rows: tuple[str, str, str]) -> dict[str, EventType]:
 PROJECT_EVENTS = _events(
     ("model.create", "a model is made", "%(actor)s made the model %(label)s."),
     ("model.update", "a model's description or tags change", "%(actor)s changed the model %(label)s."),
+    ("alias.set", "an alias is made, moved, protected or freed", "%(actor)s set the alias %(label)s."),
+    ("alias.delete", "an alias is deleted", "%(actor)s deleted the alias %(label)s."),
     ("version.submit", "a version is submitted for its checks", "%(actor)s submitted %(label)s."),
     ("version.ready", "a version passed its checks, or is restored", "%(label)s is ready."),
     ("version.reject", "a check refused a version", "%(label)s is rejected."),

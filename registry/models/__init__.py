@@ -3,6 +3,7 @@
 from registry.models.accounts import ROLE_RANK, ApiToken, CodeFormats, Membership, Project, Role, SiteRole, User
 from registry.models.audit import AuditEvent, AuditSeal, Transition
 from registry.models.catalog import (
+    Alias,
     Blob,
     Check,
     ModelVersion,
@@ -53,6 +54,7 @@ from registry.models.webhooks import (
 __all__ = [
     "ACTIVE_PHASES",
     "ROLE_RANK",
+    "Alias",
     "ApiToken",
     "ApprovalRequest",
     "ApprovalState",

@@ -84,6 +84,27 @@ class ModelVersion(Row):
         return f"{self.model.slug} v{self.number}" if self.number else f"{self.model.slug} (unnumbered)"
 
 
+class Alias(Row):
+    """A name that points at one version, ready when it was set. ``latest`` is computed and has no row.
+
+    ``is_protected``: moving it, deleting it and lifting the protection need ``alias.move_protected``.
+    """
+
+    model = models.ForeignKey(RegisteredModel, on_delete=models.CASCADE, related_name="aliases")
+    name = models.CharField(max_length=30)
+    version = models.ForeignKey(ModelVersion, on_delete=models.PROTECT, related_name="aliases")
+    is_protected = models.BooleanField(default=False)
+    moved_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
+    moved_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["model", "name"], name="alias_once")]
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return f"{self.model.slug} {self.name}"
+
+
 class VersionFile(Row):
     """One file of a version: a normalised relative path and its content."""
 

@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _
 from registry.domain.actors import Actor
 from registry.domain.health import Verdict, worst
 from registry.errors import NotFound
-from registry.models import ConfigRevision, Deployment, ModelVersion, Project, RegisteredModel, VersionState
+from registry.models import Alias, ConfigRevision, Deployment, ModelVersion, Project, RegisteredModel, VersionState
 from registry.selectors.accounts import projects_of
 from registry.selectors.configs import config_latest
 
@@ -23,6 +23,7 @@ class ModelRow:
     latest_version: ModelVersion | None
     version_count: int
     deployments: tuple[Deployment, ...]
+    aliases: tuple[Alias, ...] = ()
     health: str = ""
     sync: str = ""
 
@@ -35,6 +36,7 @@ class ModelOverview:
     latest_version: ModelVersion | None
     latest_config: ConfigRevision | None
     deployments: tuple[Deployment, ...]
+    aliases: tuple[Alias, ...] = ()
 
 
 _SYNC_ORDER = ("synced", "progressing", "unknown", "out_of_sync")
@@ -71,6 +73,7 @@ def model_rows(project: Project, *, search: str = "") -> list[ModelRow]:
         .prefetch_related(
             Prefetch("versions", queryset=newest, to_attr="newest_ready"),
             Prefetch("deployments", queryset=_deployments(), to_attr="shown_deployments"),
+            Prefetch("aliases", queryset=_aliases(), to_attr="shown_aliases"),
         )
         .order_by("slug")
     )
@@ -86,7 +89,12 @@ def model_overview(model: RegisteredModel) -> ModelOverview:
         latest_version=model.versions.filter(state=VersionState.READY).order_by("-number").first(),
         latest_config=config_latest(model),
         deployments=tuple(_deployments().filter(model=model)),
+        aliases=tuple(_aliases().filter(model=model)),
     )
+
+
+def _aliases() -> QuerySet[Alias]:
+    return Alias.objects.select_related("version").order_by("name")
 
 
 def _deployments() -> QuerySet[Deployment]:
@@ -106,6 +114,7 @@ def _row(model: RegisteredModel) -> ModelRow:
         latest_version=versions[0] if versions else None,
         version_count=getattr(model, "ready_count", 0),
         deployments=tuple(deployments),
+        aliases=tuple(getattr(model, "shown_aliases", ())),
         health=worst([Verdict(one.health) for one in deployments]).status if deployments else "",
         sync=max(syncs, key=_SYNC_ORDER.index) if syncs else "",
     )

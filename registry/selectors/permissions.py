@@ -36,6 +36,8 @@ class Denied:
 _PROJECT: dict[str, tuple[str, str]] = {
     "project.view": ("viewer", "read"),
     "model.write": ("publisher", "write"),
+    "alias.move": ("publisher", "write"),
+    "alias.move_protected": ("approver", "write"),
     "version.write": ("publisher", "write"),
     "version.quarantine": ("operator", "write"),
     "version.measure": ("publisher", "write"),
@@ -129,8 +131,9 @@ def can(actor: Actor, permission: str, obj: Any = None) -> Allowed | Denied:
     """Say whether the actor may do ``permission`` on ``obj``.
 
     Project permissions take any row of a project (project, model, version, config, deployment, approval, operation):
-    ``project.view``, ``model.write``, ``version.write``, ``version.quarantine``, ``version.measure``,
-    ``version.measure_guarded`` (on nodes of environments that need approvals), ``config.write``,
+    ``project.view``, ``model.write``, ``alias.move``, ``alias.move_protected``, ``version.write``,
+    ``version.quarantine``, ``version.measure``, ``version.measure_guarded`` (on nodes of environments that need
+    approvals), ``config.write``,
     ``deployment.change``, ``deployment.traffic``, ``deployment.rollback``, ``deployment.infer``, ``approval.review``,
     ``approval.withdraw``, ``operation.cancel``, ``project.members``, ``project.policy``, ``project.tokens``,
     ``project.webhooks``.

@@ -55,6 +55,7 @@ def versions_visible_to(actor: Actor) -> QuerySet[ModelVersion]:
     return (
         ModelVersion.objects.filter(model__project__in=projects_of(actor))
         .select_related("model__project", "author", "code_permitted_by")
+        .prefetch_related("aliases")
         .order_by("-created_at")
     )
 
@@ -81,13 +82,23 @@ def version_by_number(model: RegisteredModel, number: int) -> ModelVersion:
     return version
 
 
+def version_by_id(model: RegisteredModel, version_id: uuid.UUID) -> ModelVersion:
+    """Return a version of a model by id.
+
+    Raises:
+        NotFound: there is none.
+    """
+    versions = model.versions.select_related("model__project", "author", "code_permitted_by")
+    return one_by_id(versions, version_id, _("“%(model)s” has no such version.") % {"model": model.slug})
+
+
 def version_rows(model: RegisteredModel) -> list[VersionRow]:
     """Return a model's versions for a list, newest first, abandoned ones left out."""
     routes = Route.objects.select_related("deployment__fleet__environment")
     versions = (
         model.versions.exclude(state=VersionState.ABANDONED)
         .select_related("author", "model__project")
-        .prefetch_related(Prefetch("routes", queryset=routes))
+        .prefetch_related(Prefetch("routes", queryset=routes), "aliases")
         .annotate(
             passed=Count("checks", filter=Q(checks__verdict=Verdict.PASS)),
             warned=Count("checks", filter=Q(checks__verdict=Verdict.WARN)),
@@ -121,8 +132,8 @@ def version_detail(version: ModelVersion) -> VersionDetail:
 
 
 def versions_deployable(model: RegisteredModel) -> QuerySet[ModelVersion]:
-    """Return ready versions of a model, newest first."""
-    return model.versions.filter(state=VersionState.READY).order_by("-number")
+    """Return ready versions of a model with their aliases, newest first."""
+    return model.versions.filter(state=VersionState.READY).prefetch_related("aliases").order_by("-number")
 
 
 def _once(deployments: list[Deployment]) -> tuple[Deployment, ...]:

@@ -15,6 +15,7 @@ from registry.domain.actors import Actor
 from registry.domain.plans import TAKES_TRAFFIC, DeploymentSpec, inside_range
 from registry.errors import Conflict, PermissionDenied, StaleWrite, ValidationFailed
 from registry.models import ApprovalRequest, ApprovalState, Deployment, Fleet, Operation, RegisteredModel, Rollout
+from registry.selectors.aliases import alias_numbers
 from registry.selectors.deployments import rollback_spec
 from registry.services import audit
 from registry.services.permissions import require
@@ -70,7 +71,7 @@ def deployment_change(
 def deployment_traffic(
     *, deployment: Deployment, weights: Mapping[str | int, int], generation: int | None = None, actor: Actor
 ) -> ChangeOutcome:
-    """Move weights (by unit id or version number, percent). Inside the applied range this needs no approval.
+    """Move weights (by unit id, version number or alias, percent). Inside the applied range this needs no approval.
 
     Raises:
         ValidationFailed: an unknown version or unit, or weights that do not sum to 100.
@@ -80,13 +81,14 @@ def deployment_traffic(
         locked = _locked(deployment, generation)
         units = {route.unit: route for route in locked.routes.select_related("version")}
         spec = DeploymentSpec.from_json(locked.spec)
+        numbers = alias_numbers(locked.model, [str(name) for name in weights if str(name) not in units])
         by_key: dict[tuple[str, str], int] = {}
         for name, weight in weights.items():
             text = str(name)
             keys = [
                 (str(route.version_id), str(route.config_id))
                 for unit, route in units.items()
-                if unit == text or text == str(route.version.number)
+                if unit == text or route.version.number == numbers.get(text) or text == str(route.version.number)
             ]
             if len(keys) != 1 or isinstance(weight, bool) or not isinstance(weight, int):
                 message = _("“%(name)s” is not one version of this deployment.") % {"name": text}

@@ -15,6 +15,7 @@ from registry.domain.paths import clash, require_path
 from registry.domain.storable import storable, storable_text
 from registry.errors import Conflict, Immutable, NotFound, PermissionDenied, ValidationFailed
 from registry.models import (
+    Alias,
     Blob,
     ModelVersion,
     Operation,
@@ -257,10 +258,10 @@ def version_reject(
 
 
 def version_archive(*, version: ModelVersion, actor: Actor) -> None:
-    """Hide a ready version that no deployment uses: ready -> archived.
+    """Hide a ready version that no deployment uses and no alias names: ready -> archived.
 
     Raises:
-        Conflict: a deployment uses it.
+        Conflict: a deployment uses it, or aliases point at it; the message names them.
     """
     require(actor, "version.write", version)
     with transaction.atomic():
@@ -268,6 +269,11 @@ def version_archive(*, version: ModelVersion, actor: Actor) -> None:
         used = Route.objects.filter(version=version).select_related("deployment__fleet").first()
         if used is not None:
             raise Conflict(_("%(deployment)s uses this version.") % {"deployment": str(used.deployment)})
+        names = list(Alias.objects.filter(version=version).order_by("name").values_list("name", flat=True))
+        if names:
+            raise Conflict(
+                _("Aliases point at this version: %(names)s. Move them first.") % {"names": ", ".join(names)}
+            )
         _move_by_person(version, VersionState.ARCHIVED, "archived", actor)
 
 
@@ -280,7 +286,10 @@ def version_restore(*, version: ModelVersion, actor: Actor) -> None:
 
 
 def version_quarantine(*, version: ModelVersion, reason: str, actor: Actor) -> None:
-    """Block new deployments of a version: ready | archived -> quarantined."""
+    """Block new deployments of a version: ready | archived -> quarantined.
+
+    Aliases go on pointing at it, so that the lists show them as quarantined; deploying by them is refused.
+    """
     require(actor, "version.quarantine", version)
     with transaction.atomic():
         _move_by_person(version, VersionState.QUARANTINED, reason, actor)

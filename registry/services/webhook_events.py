@@ -14,6 +14,7 @@ from django.utils import timezone
 from registry import signals
 from registry.domain import webhooks as domain
 from registry.models import (
+    Alias,
     ApprovalRequest,
     ConfigRevision,
     Deployment,
@@ -92,6 +93,8 @@ def page_path(project: str, obj: models.Model) -> str:
     match obj:
         case RegisteredModel():
             return f"/p/{project}/models/{obj.slug}/"
+        case Alias():
+            return f"/p/{project}/models/{obj.model.slug}/aliases/"
         case ModelVersion():
             return f"/p/{project}/models/{obj.model.slug}/versions/{obj.pk}/"
         case ConfigRevision():

@@ -17,7 +17,7 @@ from django.test.utils import CaptureQueriesContext
 
 from registry.domain.plans import DeploymentSpec, RouteSpec
 from registry.models import Membership, Project, User, Webhook
-from registry.services import accounts, approvals, configs, deployments, webhooks
+from registry.services import accounts, aliases, approvals, configs, deployments, webhooks
 from tests.console.conftest import Cast, join_node
 from tests.console.web.conftest import Served, make_served
 
@@ -48,6 +48,8 @@ def addresses(served: Served) -> dict[str, str]:
         "members": f"{PROJECT}members/",
         "models": f"{PROJECT}models/",
         "model": MODEL,
+        "aliases": f"{MODEL}aliases/",
+        "alias": f"{MODEL}aliases/latest/",
         "versions": f"{MODEL}versions/",
         "version": f"{MODEL}versions/1/",
         "files": f"{MODEL}versions/1/files/",
@@ -94,6 +96,8 @@ def grow(served: Served, name: str) -> None:
     accounts.token_create(owner=cast.alice, name=name, scopes=["read"], project=None, actor=alice)
     version = cast.ready_version("finch", name.encode())
     other = cast.ready_version(name, b"other " + name.encode())
+    for one in (version, other):
+        aliases.alias_set(model=one.model, name=name, version=one, actor=alice)
     configs.config_create(
         model=version.model, body={"backend": "onnxruntime", "max_batch_size": len(name)}, actor=alice
     )

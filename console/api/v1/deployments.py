@@ -26,8 +26,9 @@ from console.api.v1.serializers.deployments import (
 from console.api.v1.serializers.operations import OperationSerializer
 from console.api.views import ApiView, accepted
 from registry.domain.plans import DeploymentSpec
-from registry.models import Deployment
+from registry.models import Deployment, RegisteredModel
 from registry.selectors import deployments as selectors
+from registry.selectors.aliases import version_named, with_version_numbers
 from registry.selectors.fleet import fleet_by_slug
 from registry.selectors.models import model_get
 from registry.services import deployments as services
@@ -54,10 +55,11 @@ class DeploymentList(ApiView):
     )
     def post(self, request: Request, project: str) -> Response:
         given = self.read(ChangeWrite)
+        model = model_get(self.actor, project, given["model"])
         outcome = services.deployment_change(
-            model=model_get(self.actor, project, given["model"]),
+            model=model,
             fleet=fleet_by_slug(given["fleet"]),
-            spec=DeploymentSpec.from_json(given["spec"]),
+            spec=_spec(model, given["spec"]),
             comment=given["comment"],
             actor=self.actor,
         )
@@ -70,10 +72,11 @@ class DeploymentPlan(ApiView):
     @extend_schema(summary="Plan a deployment", request=ChangeWrite, responses=OpenApiTypes.OBJECT)
     def post(self, request: Request, project: str) -> Response:
         given = self.read(ChangeWrite)
+        model = model_get(self.actor, project, given["model"])
         plan = services.deployment_plan(
-            model=model_get(self.actor, project, given["model"]),
+            model=model,
             fleet=fleet_by_slug(given["fleet"]),
-            spec=DeploymentSpec.from_json(given["spec"]),
+            spec=_spec(model, given["spec"]),
             actor=self.actor,
         )
         return Response(plan.to_json())
@@ -114,7 +117,8 @@ class DeploymentItemPlan(DeploymentView):
 
     @extend_schema(summary="Plan a change", request=PlanWrite, responses=OpenApiTypes.OBJECT)
     def post(self, request: Request, project: str, deployment: uuid.UUID) -> Response:
-        row, spec = self.deployment, DeploymentSpec.from_json(self.read(PlanWrite)["spec"])
+        row = self.deployment
+        spec = _spec(row.model, self.read(PlanWrite)["spec"])
         plan = services.deployment_plan(model=row.model, fleet=row.fleet, spec=spec, actor=self.actor)
         return Response(plan.to_json())
 
@@ -149,11 +153,14 @@ class DeploymentInfer(DeploymentView):
         operation = try_it(
             deployment=self.deployment,
             inputs=body,
-            version=given["version"],
+            version=self._number(given["version"]),
             unit=given["unit"],
             actor=self.actor,
         )
         return accepted(operation.pk, OperationSerializer(operation).data)
+
+    def _number(self, reference: int | str | None) -> int | None:
+        return reference if reference is None else version_named(self.deployment.model, reference).number
 
 
 class RolloutList(DeploymentView):
@@ -167,6 +174,10 @@ class RolloutList(DeploymentView):
 def _version_of(deployment: Deployment) -> dict[str, Any]:
     """What If-Match protects: the wanted state, not what is observed."""
     return {"id": str(deployment.pk), "generation": deployment.generation}
+
+
+def _spec(model: RegisteredModel, document: dict[str, Any]) -> DeploymentSpec:
+    return DeploymentSpec.from_json(with_version_numbers(model, document))
 
 
 def _outcome(outcome: services.ChangeOutcome) -> Response:

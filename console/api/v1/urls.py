@@ -7,6 +7,7 @@ from django.urls import URLPattern, path
 from console.api.exceptions import unknown_address
 from console.api.v1 import (
     accounts,
+    aliases,
     approvals,
     audit,
     blobs,
@@ -38,6 +39,8 @@ urlpatterns: list[URLPattern] = [
     path("projects/<slug:project>/members/<str:username>/", projects.MemberItem.as_view()),
     path("projects/<slug:project>/models/", models.ModelList.as_view()),
     path(_MODEL, models.ModelItem.as_view()),
+    path(f"{_MODEL}aliases/", aliases.AliasList.as_view()),
+    path(f"{_MODEL}aliases/<str:alias>/", aliases.AliasItem.as_view()),
     path(f"{_MODEL}versions/", versions.VersionList.as_view()),
     path(_VERSION, versions.VersionItem.as_view()),
     path(f"{_VERSION}files/", versions.VersionFiles.as_view()),

@@ -1,8 +1,7 @@
-"""Versions of a model: a number, or the id while it has none yet."""
+"""Versions of a model: a number, an alias, or the id while it has no number yet."""
 
 from __future__ import annotations
 
-import uuid
 from typing import Any
 
 from django.http import Http404
@@ -28,6 +27,7 @@ from console.api.v1.serializers.operations import OperationSerializer
 from console.api.views import ApiView, accepted
 from registry.models import ModelVersion
 from registry.selectors import versions as selectors
+from registry.selectors.aliases import version_named
 from registry.services import conversions
 from registry.services import versions as services
 
@@ -55,17 +55,8 @@ class VersionView(ApiView):
 
     @property
     def version(self) -> ModelVersion:
-        """Return the version of the address, by number or id."""
-        name: str = self.kwargs["version"]
-        if name.isascii() and name.isdigit() and len(name) <= 9:
-            return selectors.version_by_number(self.model, int(name))
-        try:
-            version = selectors.version_get(self.actor, uuid.UUID(name))
-        except ValueError:
-            raise Http404 from None
-        if version.model_id != self.model.pk:
-            raise Http404
-        return version
+        """Return the version of the address, by number, id or alias."""
+        return version_named(self.model, self.kwargs["version"])
 
 
 class VersionItem(VersionView):

@@ -70,7 +70,7 @@ class DeployForm(StyledForm):
         self.fields["weight"].required = data is None or data.get("strategy") == "canary"
         self.versions = versions
         choices: dict[str, list[tuple[Any, str]]] = {
-            "version": [(one.number, f"v{one.number} · {one.format or _('unknown format')}") for one in versions],
+            "version": [(one.number, self._label(one)) for one in versions],
             "config": [(0, _("Newest (config %(number)d)") % {"number": configs[0].number} if configs else _("Newest"))]
             + [
                 (
@@ -83,6 +83,11 @@ class DeployForm(StyledForm):
         }
         for name, values in choices.items():
             self.fields[name].choices = values  # type: ignore[attr-defined]
+
+    @staticmethod
+    def _label(version: ModelVersion) -> str:
+        names = ", ".join(alias.name for alias in version.aliases.all())
+        return f"v{version.number} · {version.format or _('unknown format')}" + (f" · {names}" if names else "")
 
     @staticmethod
     def _protection(fleet: Fleet) -> str:

@@ -14,6 +14,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 from console.web import equivalents
 from console.web.forms.deploy import DeployForm
 from console.web.page import actor_of, add_errors, page, permissions, render_page
+from registry.domain.aliases import is_alias
 from registry.domain.plans import DeploymentSpec, RouteSpec
 from registry.errors import RegistryError, ValidationFailed
 from registry.models import Deployment, Fleet, RegisteredModel
@@ -21,6 +22,7 @@ from registry.selectors import configs as config_selectors
 from registry.selectors import fleet as fleet_selectors
 from registry.selectors import models as model_selectors
 from registry.selectors import versions as version_selectors
+from registry.selectors.aliases import alias_numbers
 from registry.services import deployments as services
 from registry.services import plans as plan_services
 from registry.services.deployments import ChangeOutcome
@@ -72,6 +74,9 @@ def _form(request: HttpRequest, model: RegisteredModel, data: Any = None) -> Dep
     initial: dict[str, Any] = {
         name: request.GET[name] for name in ("version", "config", "fleet", "strategy", "weight") if name in request.GET
     }
+    wanted = str(initial.get("version", ""))
+    if is_alias(wanted):
+        initial["version"] = alias_numbers(model, [wanted]).get(wanted)
     if fleets:
         initial.setdefault("fleet", fleets[0].slug)
     if versions:

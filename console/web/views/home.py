@@ -12,9 +12,10 @@ from django.views.decorators.http import require_GET
 
 from console.web import equivalents
 from console.web.page import actor_of, frame_of, page, render_page
-from registry.selectors import approvals, audit, deployments, fleet, models
+from registry.selectors import aliases, approvals, audit, deployments, fleet, models
 
 MOST_RESULTS = 12
+ALIASES_SHOWN = 8
 
 
 @require_GET
@@ -30,6 +31,7 @@ def home(request: HttpRequest) -> HttpResponse:
     context = {
         "project": project,
         "models": models.model_rows(project),
+        "aliases": list(aliases.aliases_moved(project)[:ALIASES_SHOWN]),
         "deployments": served,
         "troubled": [one for one in served if one.health in {"degraded", "unknown"} or one.sync == "out_of_sync"],
         "nodes": nodes,

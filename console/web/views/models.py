@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import messages
+from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.utils.translation import gettext as _
@@ -22,6 +23,7 @@ from registry.selectors import configs as config_selectors
 from registry.selectors import deployments as deployment_selectors
 from registry.selectors import models as selectors
 from registry.selectors import versions as version_selectors
+from registry.selectors.aliases import about_aliases
 from registry.services import models as services
 
 
@@ -158,5 +160,5 @@ def activity(request: HttpRequest, project: str, model: str) -> HttpResponse:
         for pk in version_selectors.versions_visible_to(actor).filter(model=one).values_list("pk", flat=True)[:200]
     ]
     ids += [str(pk) for pk in config_selectors.configs_of(one).values_list("pk", flat=True)[:200]]
-    events = audit.audit_visible_to(actor).filter(object_id__in=ids)[:100]
+    events = audit.audit_visible_to(actor).filter(Q(object_id__in=ids) | about_aliases(one))[:100]
     return tab(request, one, "activity", {"events": list(events)})

@@ -40,7 +40,8 @@ class Served:
             "upload": "/p/wren/upload/",
             "model": model,
             **{
-                name: f"{model}{name}/" for name in ("versions", "configs", "deployments", "metrics", "try", "activity")
+                name: f"{model}{name}/"
+                for name in ("versions", "aliases", "configs", "deployments", "metrics", "try", "activity")
             },
             "version": f"{model}versions/1/",
             "measurements": f"{model}versions/1/measurements/",

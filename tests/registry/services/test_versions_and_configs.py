@@ -154,7 +154,7 @@ def test_site_events_are_for_site_administrators(world: Any) -> None:
 def test_a_list_of_models_takes_the_same_number_of_queries(world: Any, django_assert_num_queries: Any) -> None:
     for _number in range(3):
         world.ready(world.model())
-    with django_assert_num_queries(3):
+    with django_assert_num_queries(4):
         rows = model_rows(world.project)
         assert [row.version_count for row in rows] == [1, 1, 1]
         assert rows[0].latest_version is not None

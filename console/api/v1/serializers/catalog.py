@@ -46,6 +46,7 @@ class VersionSerializer(serializers.ModelSerializer[ModelVersion]):
     project = serializers.CharField(source="model.project.slug", read_only=True)
     author = serializers.CharField(source="author.username", read_only=True)
     code_permitted_by = serializers.CharField(source="code_permitted_by.username", read_only=True, default=None)
+    aliases = serializers.SlugRelatedField[Any]("name", many=True, read_only=True)
 
     class Meta:
         model = ModelVersion
@@ -54,6 +55,7 @@ class VersionSerializer(serializers.ModelSerializer[ModelVersion]):
             "project",
             "model",
             "number",
+            "aliases",
             "state",
             "state_reason",
             "format",

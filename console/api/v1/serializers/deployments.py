@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.utils.translation import gettext as _
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from registry.models import ApprovalRequest, Deployment, Review, ReviewDecision, Rollout, Route
@@ -121,8 +122,22 @@ class DeploymentStatusSerializer(serializers.Serializer[Any]):
     previous_label = serializers.CharField()
 
 
+@extend_schema_field({"oneOf": [{"type": "integer", "minimum": 1}, {"type": "string"}]})
+class VersionReference(serializers.Field[int | str, Any, Any, Any]):
+    """A version by number, or by alias as text."""
+
+    def to_internal_value(self, data: Any) -> int | str:
+        """Return a number or a text."""
+        if isinstance(data, bool) or not isinstance(data, int | str) or not data or len(str(data)) > 36:
+            raise serializers.ValidationError(_("Name a version by its number or an alias."))
+        return data
+
+
 class PlanWrite(serializers.Serializer[Any]):
-    """A wanted spec: see registry.domain.plans.DeploymentSpec. An empty list of routes takes everything off."""
+    """A wanted spec: see registry.domain.plans.DeploymentSpec. An empty list of routes takes everything off.
+
+    A route names its version by number or by alias; what is stored is the number.
+    """
 
     spec = serializers.DictField()
 
@@ -142,7 +157,7 @@ class ChangeWrite(PlanWrite):
 
 
 class TrafficWrite(serializers.Serializer[Any]):
-    """New weights in percent, by version number or unit id."""
+    """New weights in percent, by version number, unit id or alias."""
 
     weights = serializers.DictField(child=serializers.IntegerField(min_value=0, max_value=100), allow_empty=False)
 
@@ -151,7 +166,7 @@ class InferWrite(serializers.Serializer[Any]):
     """One prediction to try: ``inputs`` is the list of tensors of a v2 inference request."""
 
     inputs = serializers.ListField(child=serializers.DictField(), min_length=1)
-    version = serializers.IntegerField(required=False, allow_null=True, default=None, min_value=1)
+    version = VersionReference(required=False, allow_null=True, default=None)
     unit = serializers.CharField(required=False, allow_blank=True, default="")
     parameters = serializers.DictField(required=False)
     outputs = serializers.ListField(child=serializers.DictField(), required=False)
