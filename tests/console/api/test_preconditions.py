@@ -12,7 +12,7 @@ from rest_framework.test import APIClient
 
 from console.api.etag import NEED_MATCH
 from registry.models import AuditEvent, Environment
-from registry.services import accounts, webhooks
+from registry.services import accounts, aliases, webhooks
 from tests.console.api.test_routes import filled, routes
 from tests.console.conftest import Cast, RunningConsole, join_node
 
@@ -40,11 +40,19 @@ def _environment(cast: Cast) -> str:
     return "environments/stage/"
 
 
+def _alias(cast: Cast) -> str:
+    version = cast.ready_version()
+    aliases.alias_set(model=version.model, name="champion", version=version, actor=cast.actor("bob"))
+    cast.ready_version(content=b"better")
+    return "projects/wren/models/finch/aliases/champion/"
+
+
 # A resource for each address that takes PUT, PATCH or DELETE, with a body that changes it. Alice may do all of this.
 CHANGED: dict[str, tuple[Address, dict[str, Any]]] = {
     "projects/<slug:project>/": (lambda cast: "projects/wren/", {"code_formats": "forbid"}),
     "projects/<slug:project>/members/<str:username>/": (lambda cast: "projects/wren/members/vera/", {}),
     "projects/<slug:project>/models/<str:model>/": (_model, {"description": "swift"}),
+    "projects/<slug:project>/models/<str:model>/aliases/<str:alias>/": (_alias, {"version": 2}),
     "environments/<slug:slug>/": (_environment, {"requires_approval": True, "required_approvals": 2}),
     "webhooks/<uuid:webhook>/": (_webhook, {"name": "other"}),
     "api-keys/<uuid:token>/": (_token, {}),
