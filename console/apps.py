@@ -9,5 +9,6 @@ class ConsoleConfig(AppConfig):
     name = "console"
 
     def ready(self) -> None:
-        """Register the system checks."""
+        """Register the system checks and what is recorded of signing in."""
         from console import checks  # noqa: F401  # registering is the import's effect
+        from console.identity import sign_in_events  # noqa: F401

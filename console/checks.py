@@ -12,6 +12,7 @@ from django.http.request import validate_host
 from django.utils.translation import gettext as _
 
 from registry.domain.addresses import parse_networks
+from registry.domain.sign_in import MFA_POLICIES
 
 INSECURE_KEY = "insecure-only-for-commands-without-a-server"
 
@@ -65,3 +66,16 @@ def check_webhook_networks(app_configs: Sequence[Any] | None, **_kwargs: Any) ->
         hint = _("Set FLOTILLA_WEBHOOK_ALLOWED_NETWORKS to addresses or ranges such as 10.1.0.0/16, with commas.")
         return [Error(str(error), hint=hint, id="console.E004")]
     return []
+
+
+@register(Tags.security)
+def check_sign_in(app_configs: Sequence[Any] | None, **_kwargs: Any) -> list[CheckMessage]:
+    """Return console.E005 for a rule about second factors that is none, console.E006 for sessions without length."""
+    found: list[CheckMessage] = []
+    if settings.MFA_REQUIRED not in MFA_POLICIES:
+        message = _("FLOTILLA_MFA_REQUIRED must be one of: %(known)s.") % {"known": ", ".join(MFA_POLICIES)}
+        found.append(Error(message, id="console.E005"))
+    if settings.SESSION_HOURS <= 0 or settings.SESSION_IDLE_HOURS <= 0:
+        message = _("FLOTILLA_SESSION_HOURS and FLOTILLA_SESSION_IDLE_HOURS must be positive.")
+        found.append(Error(message, id="console.E006"))
+    return found

@@ -2,7 +2,8 @@
 
 An event carries no truth: readers re-read the rows. Failures to publish are swallowed (the pages poll as well).
 Topics: ``model:<id>``, ``version:<id>``, ``deployment:<id>``, ``approval:<id>``, ``operation:<id>``, ``node:<id>``,
-``webhook:<id>``, ``fleet``, ``project:<id>``, ``metrics``.
+``webhook:<id>``, ``fleet``, ``project:<id>``, ``metrics``; ``account:<id>`` tells open streams of an account to ask
+again whether they may go on.
 """
 
 from __future__ import annotations

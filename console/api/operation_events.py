@@ -39,6 +39,7 @@ class OperationEventsApp:
             actor = self._authenticate(scope)
             if actor is None:
                 return None
+            subscription.account = f"account:{actor.user_id}"
             document = OperationSerializer(operation_get(actor, operation_id)).data
             return json.dumps(document, cls=JSONEncoder).encode()
 

@@ -19,10 +19,12 @@ from django.middleware.csrf import CsrfViewMiddleware
 from django.utils.translation import gettext as _
 
 from console.identity.actors import actor_from
+from console.identity.session_rules import lacks_second_factor, second_factor_sentence, session_goes_on
 from console.identity.tokens import authenticate_token, read_bearer
 from console.middleware.request_context import facts_of
 from registry.domain.actors import Actor
 from registry.errors import PermissionDenied
+from registry.models import User
 
 Scope = Mapping[str, Any]
 
@@ -61,8 +63,10 @@ def authenticate(scope: Scope, *, is_write: bool = False) -> Actor | None:
         return None
     request.session = import_module(settings.SESSION_ENGINE).SessionStore(key)
     user = get_user(request)
-    if not user.is_authenticated:
+    if not isinstance(user, User) or not session_goes_on(request, user):
         return None
+    if lacks_second_factor(request, user):
+        raise PermissionDenied(second_factor_sentence())
     if is_write:
         _require_csrf(request)
     return actor_from(user, None, facts)

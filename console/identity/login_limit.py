@@ -31,7 +31,7 @@ _LONGEST_NAME = 150
 
 
 class LoginLimitMiddleware:
-    """Answers 429 at the sign-in pages once a name was tried too often from one address, or anything from there.
+    """Answers 429 at the sign-in page once a name was tried too often from one address, or anything from there.
 
     A try counts before the password is looked at, so that many at once do not slip through; signing in resets the
     name's count, so that only wrong passwords add up. Another address may still sign in to the same account.
@@ -43,7 +43,7 @@ class LoginLimitMiddleware:
     def __init__(self, get_response: Callable[[HttpRequest], Any]) -> None:
         self.get_response = get_response
         self.is_async = iscoroutinefunction(get_response)
-        self._paths = {reverse("web:login"), reverse("admin:login")}
+        self._path = reverse("account_login")
         if self.is_async:
             markcoroutinefunction(self)
 
@@ -64,7 +64,7 @@ class LoginLimitMiddleware:
         return await sync_to_async(_settle)(request, await self._answer_async(request))
 
     def _is_try(self, request: HttpRequest) -> bool:
-        return request.method == "POST" and request.path in self._paths
+        return request.method == "POST" and request.path == self._path
 
     def _answer(self, request: HttpRequest) -> HttpResponseBase:
         answer: HttpResponseBase = self.get_response(request)
@@ -114,7 +114,7 @@ def _limits(request: HttpRequest) -> list[tuple[str, int]]:
 
 
 def _name_key(request: HttpRequest) -> str:
-    name = request.POST.get("username", "")[:_LONGEST_NAME].strip().casefold()
+    name = request.POST.get("login", "")[:_LONGEST_NAME].strip().casefold()
     digest = hashlib.sha256(f"{facts_of(request).ip}\n{name}".encode(errors="replace")).hexdigest()
     return f"login:name:{digest}"
 

@@ -1,11 +1,13 @@
 """GET /live/stream?topics=a,b: server-sent events, as a raw ASGI app so that an open stream costs no thread.
 
-A stream authorises in a database thread, then never touches the ORM; every 30 s it is authorised again.
+A stream authorises in a database thread, then never touches the ORM; every 30 s it is authorised again, and at once
+when its account is blocked, a session of it ends or a membership of it changes.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -98,7 +100,9 @@ class EventStream:
 
     async def _keep_checking(self, recheck: Callable[[], Any]) -> None:
         while True:
-            await asyncio.sleep(RECHECK_SECONDS)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._subscription.doubt.wait(), RECHECK_SECONDS)
+            self._subscription.doubt.clear()
             try:
                 topics = await recheck()
             except Exception:
@@ -151,7 +155,8 @@ class LiveApp:
             return still if now is not None and now.user_id == actor.user_id else None
 
         try:
-            await EventStream(self._hub, self._hub.subscribe(allowed), receive, send).run(recheck)
+            subscription = self._hub.subscribe(allowed, account=f"account:{actor.user_id}")
+            await EventStream(self._hub, subscription, receive, send).run(recheck)
         finally:
             self._open[actor.user_id] -= 1
             if not self._open[actor.user_id]:

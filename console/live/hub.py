@@ -38,11 +38,14 @@ Render = Callable[[Fragment, str, str], Awaitable[str]]
 class Subscription:
     """One open stream: topic -> permission scope, and a bounded queue of ready bytes. None in the queue ends it.
 
-    ``wants_fragments`` is false for streams of programs, which only need to hear that something changed.
+    ``wants_fragments`` is false for streams of programs, which only need to hear that something changed. ``account``
+    is the topic on which it is told that the reader's rights or sessions changed; ``doubt`` is set then.
     """
 
     topics: dict[str, str]
     wants_fragments: bool = True
+    account: str = ""
+    doubt: asyncio.Event = field(default_factory=asyncio.Event)
     queue: asyncio.Queue[bytes | None] = field(default_factory=lambda: asyncio.Queue(QUEUE_EVENTS))
     is_closed: bool = False
 
@@ -79,11 +82,13 @@ class Hub:
         self._wake = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
-    def subscribe(self, topics: Mapping[str, str], *, wants_fragments: bool = True) -> Subscription:
+    def subscribe(
+        self, topics: Mapping[str, str], *, wants_fragments: bool = True, account: str = ""
+    ) -> Subscription:
         """Return a subscription to the topics (topic -> permission scope), first filled with their present state."""
         if not self._tasks:
             self._tasks = [asyncio.create_task(self._listen()), asyncio.create_task(self._publish())]
-        subscription = Subscription(dict(topics), wants_fragments)
+        subscription = Subscription(dict(topics), wants_fragments, account)
         self._subscriptions.add(subscription)
         self._fresh.add(subscription)
         self._wake.set()
@@ -130,6 +135,9 @@ class Hub:
             self._wake.clear()
             changed, self._changed = self._changed, {}
             fresh, self._fresh = self._fresh, set()
+            for subscription in self._subscriptions:
+                if subscription.account in changed:
+                    subscription.doubt.set()
             for (topic, scope, wants_fragments), readers in self._audience(changed, fresh).items():
                 blocks = [message("notice", {"topic": topic, "data": changed[topic]})] if topic in changed else []
                 if wants_fragments:

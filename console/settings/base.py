@@ -39,6 +39,12 @@ INSTALLED_APPS = [
     "django_htmx",
     "django_cotton.apps.SimpleAppConfig",
     "csp",
+    "allauth",
+    "allauth.account",
+    "allauth.mfa",
+    "allauth.socialaccount",
+    "allauth.socialaccount.providers.openid_connect",
+    "allauth.usersessions",
     "registry.apps.RegistryConfig",
     "workers.apps.WorkersConfig",
     "console.apps.ConsoleConfig",
@@ -60,6 +66,8 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "console.identity.login_limit.LoginLimitMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
+    "allauth.account.middleware.AccountMiddleware",
+    "console.identity.session_rules.SessionRulesMiddleware",
 ]
 
 ROOT_URLCONF = "console.urls"
@@ -131,12 +139,50 @@ PASSWORD_HASHERS = [
 LOGIN_URL = "/login/"
 LOGIN_REDIRECT_URL = "/"
 LOGOUT_REDIRECT_URL = "/login/"
+PASSWORD_RESET_TIMEOUT = 24 * 3600
+# Sessions end so long after signing in, and after so long without use.
+SESSION_HOURS = env.integer("FLOTILLA_SESSION_HOURS", 14 * 24)
+SESSION_IDLE_HOURS = env.integer("FLOTILLA_SESSION_IDLE_HOURS", 3 * 24)
+SESSION_COOKIE_AGE = SESSION_HOURS * 3600
 SESSION_COOKIE_NAME = "flotilla_session"
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
 SESSION_COOKIE_SECURE = PUBLIC_URL.startswith("https://")
 CSRF_COOKIE_NAME = "flotilla_csrf"
 CSRF_COOKIE_SECURE = SESSION_COOKIE_SECURE
+# Who needs a second factor beside a password: off, admins (of the site) or all.
+MFA_REQUIRED = env.text("FLOTILLA_MFA_REQUIRED", "off")
+
+# django-allauth: password, second factors, passkeys, single sign-on. Its addresses are in console.web.sign_in_urls.
+ACCOUNT_ADAPTER = "console.identity.adapters.AccountAdapter"
+ACCOUNT_LOGIN_METHODS = {"username"}
+ACCOUNT_SIGNUP_FIELDS = ["username*", "password1*"]
+ACCOUNT_EMAIL_VERIFICATION = "none"
+ACCOUNT_UNIQUE_EMAIL = False
+ACCOUNT_EMAIL_UNKNOWN_ACCOUNTS = False
+ACCOUNT_SESSION_REMEMBER = True
+ACCOUNT_DEFAULT_HTTP_PROTOCOL = PUBLIC_URL.partition(":")[0]
+ACCOUNT_REAUTHENTICATION_REQUIRED = True
+ACCOUNT_REAUTHENTICATION_TIMEOUT = 900
+ACCOUNT_PASSWORD_RESET_TOKEN_GENERATOR = "django.contrib.auth.tokens.PasswordResetTokenGenerator"  # noqa: S105
+# Passwords are counted by console.identity.login_limit; "login_failed" is what second factors are counted by.
+ACCOUNT_RATE_LIMITS = {"login": None, "login_failed": "10/5m/key"}
+MFA_ADAPTER = "console.identity.adapters.SecondFactorAdapter"
+MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
+MFA_PASSKEY_LOGIN_ENABLED = True
+MFA_TOTP_ISSUER = "Flotilla"
+MFA_TOTP_TOLERANCE = 1
+MFA_RECOVERY_CODES_SHOW_ONCE = True
+
+# Mail, for links to a new password. Without a host none is sent.
+EMAIL_HOST = env.text("FLOTILLA_SMTP_HOST", "")
+EMAIL_PORT = env.integer("FLOTILLA_SMTP_PORT", 587)
+EMAIL_HOST_USER = env.text("FLOTILLA_SMTP_USER", "")
+EMAIL_HOST_PASSWORD = env.text("FLOTILLA_SMTP_PASSWORD", "")
+EMAIL_USE_TLS = env.flag("FLOTILLA_SMTP_STARTTLS", True)
+EMAIL_TIMEOUT = 10
+DEFAULT_FROM_EMAIL = env.text("FLOTILLA_MAIL_FROM", "flotilla@localhost")
+
 SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"

@@ -14,6 +14,7 @@ from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from console.templatetags.tones import tone_of
 from registry.domain.checks import check_kind
@@ -89,6 +90,28 @@ def relative(difference: datetime.timedelta) -> str:
     size, unit = next((size, unit) for limit, size, unit in _UNITS if abs(seconds) < limit)
     amount = f"{round(abs(seconds) / size)} {unit}"
     return _("%(amount)s ago") % {"amount": amount} if seconds <= 0 else _("in %(amount)s") % {"amount": amount}
+
+
+_BROWSERS = (("Edg/", "Edge"), ("OPR/", "Opera"), ("Firefox/", "Firefox"), ("Chrome/", "Chrome"), ("Safari/", "Safari"))
+_SYSTEMS = (("Android", "Android"), ("iPhone", "iPhone"), ("iPad", "iPad"), ("Windows", "Windows"), ("Mac OS", "macOS"), ("Linux", "Linux"))  # fmt: skip
+
+
+@register.filter
+def device(user_agent: str) -> str:
+    """Return browser and system of a User-Agent header: ``Firefox on Linux``; its beginning when it is neither."""
+    browser = next((name for mark, name in _BROWSERS if mark in user_agent), "")
+    system = next((name for mark, name in _SYSTEMS if mark in user_agent), "")
+    if browser and system:
+        return _("%(browser)s on %(system)s") % {"browser": browser, "system": system}
+    return browser or system or user_agent[:40] or _("unknown")
+
+
+@register.filter
+def hours(value: int) -> str:
+    """Return hours in words: ``8 hours``, ``14 days``."""
+    if value % 24 == 0:
+        return ngettext("%(count)d day", "%(count)d days", value // 24) % {"count": value // 24}
+    return ngettext("%(count)d hour", "%(count)d hours", value) % {"count": value}
 
 
 @register.filter

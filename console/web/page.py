@@ -71,7 +71,7 @@ def page(view: View) -> View:
     def wrapped(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         if is_fragment(request) and not request.user.is_authenticated:
             # The session ended under an open page: go to the sign-in page instead of swapping it into a panel.
-            return HttpResponse(status=401, headers={"HX-Redirect": reverse("web:login")})
+            return HttpResponse(status=401, headers={"HX-Redirect": reverse("account_login")})
         try:
             return inside(request, *args, **kwargs)
         except NotFound as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from django.contrib.auth.views import LogoutView
 from django.urls import URLPattern, URLResolver, path
 
 from console.web.views import (
@@ -18,6 +17,7 @@ from console.web.views import (
     measurements,
     models,
     operations,
+    security,
     session,
     settings,
     try_it,
@@ -34,8 +34,6 @@ _DEPLOYMENT = "p/<slug:project>/deployments/<uuid:deployment_id>/"
 urlpatterns: list[URLPattern | URLResolver] = [
     path("", home.home, name="home"),
     path("jump/", home.jump, name="jump"),
-    path("login/", session.SignIn.as_view(), name="login"),
-    path("logout/", LogoutView.as_view(), name="logout"),
     # Models
     path("p/<slug:project>/models/", models.model_list, name="models"),
     path("p/<slug:project>/models/new/", models.model_new, name="model-new"),
@@ -98,6 +96,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     ),
     path("settings/webhooks/<uuid:webhook_id>/act/", webhooks.webhook_act, name="webhook-act"),
     path("settings/password/", session.password, name="password"),
+    path("settings/security/sessions/", security.session_end, name="session-end"),
     # History
     path("audit/", audit.audit, name="audit"),
     path("operations/", operations.operation_list, name="operations"),

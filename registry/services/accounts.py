@@ -118,6 +118,7 @@ def membership_set(*, project: Project, user: User, role: str, actor: Actor) -> 
             after={"user": user.username, "role": role},
         )
         telemetry.publish_on_commit(f"project:{project.id}", project=project.id)
+        telemetry.publish_on_commit(f"account:{user.id}")
     return membership
 
 
@@ -145,6 +146,7 @@ def membership_remove(*, project: Project, user: User, actor: Actor) -> None:
         )
         membership.delete()
         telemetry.publish_on_commit(f"project:{project.id}", project=project.id)
+        telemetry.publish_on_commit(f"account:{user.id}")
 
 
 def token_create(

@@ -1,28 +1,20 @@
-"""Signing in and out, and one's own password."""
+"""One's own password."""
 
 from __future__ import annotations
 
 from django.contrib import messages
 from django.contrib.auth import update_session_auth_hash
-from django.contrib.auth.views import LoginView
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.utils.translation import gettext as _
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods
 
-from console.web.forms.session import PasswordForm, SignInForm
+from console.identity.session_rules import session_moved
+from console.web.forms.session import PasswordForm
 from console.web.page import actor_of, add_errors, page, render_page, user_of
 from registry.errors import RegistryError
 from registry.services import accounts
-
-
-class SignIn(LoginView):
-    """The sign-in page. A wrong password and an unknown name give the same answer."""
-
-    template_name = "web/login.html"
-    authentication_form = SignInForm
-    redirect_authenticated_user = True
 
 
 @sensitive_post_parameters()
@@ -41,6 +33,7 @@ def password(request: HttpRequest) -> HttpResponse:
         else:
             user_of(request).refresh_from_db()
             update_session_auth_hash(request, user_of(request))
+            session_moved(request)
             messages.success(request, _("The password is changed."))
             return redirect("web:password")
     status = 422 if form.is_bound else 200

@@ -13,6 +13,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
+from console.identity.reauthentication import sensitive
 from console.web import equivalents
 from console.web.forms import settings as forms
 from console.web.page import actor_of, add_errors, frame_of, page, permissions, render_page, user_of
@@ -36,6 +37,7 @@ def _project(request: HttpRequest) -> Project:
 @sensitive_post_parameters("password")
 @require_http_methods(["GET", "POST"])
 @page
+@sensitive("create", keeps_input=False)
 def members(request: HttpRequest) -> HttpResponse:
     """Who is in the current project; add an account or make a new one."""
     actor = actor_of(request)
@@ -135,6 +137,7 @@ def member_remove(request: HttpRequest) -> HttpResponse:
 
 @require_http_methods(["GET", "POST"])
 @page
+@sensitive()
 def tokens(request: HttpRequest) -> HttpResponse:
     """One's API tokens. A new token's text is shown once, in the answer to its making, and never again."""
     actor = actor_of(request)

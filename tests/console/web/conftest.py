@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from allauth.account.internal.flows.login import AUTHENTICATION_METHODS_SESSION_KEY
+from allauth.account.internal.userkit import user_id_to_str
 from django.test import Client
 
 from registry.domain.plans import DeploymentSpec, RouteSpec
-from registry.models import ApprovalRequest, Deployment, Fleet, ModelVersion, Operation, ServingNode
+from registry.models import ApprovalRequest, Deployment, Fleet, ModelVersion, Operation, ServingNode, User
 from registry.services import deployments, fleet
 from tests.console.conftest import NODE_ENDPOINTS, Cast, make_cast
 
@@ -63,6 +66,7 @@ class Served:
             "projects": "/settings/projects/",
             "webhooks": "/settings/webhooks/",
             "password": "/settings/password/",
+            "security": "/settings/security/",
             "audit": "/audit/",
             "operations": "/operations/",
             "operation": f"/operations/{self.operation.pk}/",
@@ -105,6 +109,16 @@ def shared_served(transactional_db: None) -> Served:
     return make_served(make_cast())
 
 
+def signed_in(client: Client, user: User) -> Client:
+    """Sign somebody in as if the password had just been given."""
+    client.force_login(user)
+    session = client.session
+    session[AUTHENTICATION_METHODS_SESSION_KEY] = [{"method": "password", "at": time.time()}]
+    session["account_authentication_methods_user"] = user_id_to_str(user)
+    session.save()
+    return client
+
+
 @pytest.fixture
 def browse(cast: Cast) -> Browse:
     """Return a browser of that person: ``browse("bob").get(...)``; "" is nobody."""
@@ -112,7 +126,7 @@ def browse(cast: Cast) -> Browse:
     def client(name: str) -> Client:
         found = Client()
         if name:
-            found.force_login(getattr(cast, name))
+            signed_in(found, getattr(cast, name))
         return found
 
     return client

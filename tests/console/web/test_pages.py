@@ -8,7 +8,7 @@ from tests.console.web.conftest import Browse, Served
 
 SITE_PAGES = {
     "home", "approvals", "fleet", "join", "node", "members", "tokens", "environments", "projects", "password", "audit",
-    "operations", "jump", "webhooks", "connect",
+    "operations", "jump", "webhooks", "connect", "security",
 }  # fmt: skip
 
 
@@ -66,15 +66,15 @@ def test_an_author_reads_why_somebody_else_must_approve(served: Served, browse: 
 def test_signing_in_leads_to_where_one_wanted_to_go(served: Served, browse: Browse) -> None:
     client = browse("")
     answer = client.post(
-        "/login/?next=/fleet/", {"username": "bob", "password": "correct horse battery", "next": "/fleet/"}
+        "/login/?next=/fleet/", {"login": "bob", "password": "correct horse battery", "next": "/fleet/"}
     )
     assert answer["Location"] == "/fleet/"
 
 
 def test_a_wrong_password_says_no_more_than_that(served: Served, browse: Browse) -> None:
     client = browse("")
-    known = client.post("/login/", {"username": "bob", "password": "wrong"})
-    unknown = client.post("/login/", {"username": "nobody", "password": "wrong"})
+    known = client.post("/login/", {"login": "bob", "password": "wrong"})
+    unknown = client.post("/login/", {"login": "nobody", "password": "wrong"})
     assert 'data-testid="login-error"' in known.text
     assert known.text.count("bob") == unknown.text.count("nobody")
 
