@@ -43,6 +43,12 @@ class PermissionDenied(RegistryError):
     code = "permission_denied"
 
 
+class ReauthenticationRequired(RegistryError):
+    """The caller signed in a while ago and must show again who they are before a sensitive act."""
+
+    code = "reauthentication_required"
+
+
 class InvalidTransition(RegistryError):
     """The object is not in a state from which this move is allowed."""
 

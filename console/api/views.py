@@ -20,8 +20,9 @@ from console.api.etag import require_precondition, tagged
 from console.api.idempotency import Replay
 from console.api.pagination import NewestFirst
 from console.identity.actors import actor_of
+from console.identity.reauthentication import is_recent
 from registry.domain.actors import Actor
-from registry.errors import PermissionDenied
+from registry.errors import PermissionDenied, ReauthenticationRequired
 from registry.models import Project, RegisteredModel
 from registry.selectors import accounts, models
 
@@ -50,12 +51,14 @@ class ApiView(APIView):
     """Base of all views: signed-in people and tokens with the scope; nodes are refused.
 
     ``write_scope`` is what a token needs for unsafe methods; ``keeps_answers`` False keeps answers with secrets out
-    of the store of idempotent answers; ``needs_match`` False lets changes pass without If-Match.
+    of the store of idempotent answers; ``needs_match`` False lets changes pass without If-Match. ``asks_again``: the
+    session of a browser must have shown a short while ago who is there; tokens are made for just that.
     """
 
     write_scope: ClassVar[str] = "write"
     keeps_answers: ClassVar[bool] = True
     needs_match: ClassVar[bool] = True
+    asks_again: ClassVar[bool] = False
     content_negotiation_class = AlwaysJson
     _replay: Replay | None = None
 
@@ -67,6 +70,8 @@ class ApiView(APIView):
         scope = "read" if request.method in SAFE_METHODS else self.write_scope
         if not self.actor.has_scope(scope):
             raise PermissionDenied(_("The token needs the scope %(scope)s for this.") % {"scope": scope})
+        if self.asks_again and request.auth is None and scope != "read" and not is_recent(request._request):
+            raise ReauthenticationRequired(_("Confirm in the console who you are, then try again."))
         if self.needs_match:
             require_precondition(request)
         if self.keeps_answers:

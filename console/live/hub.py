@@ -82,9 +82,7 @@ class Hub:
         self._wake = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
-    def subscribe(
-        self, topics: Mapping[str, str], *, wants_fragments: bool = True, account: str = ""
-    ) -> Subscription:
+    def subscribe(self, topics: Mapping[str, str], *, wants_fragments: bool = True, account: str = "") -> Subscription:
         """Return a subscription to the topics (topic -> permission scope), first filled with their present state."""
         if not self._tasks:
             self._tasks = [asyncio.create_task(self._listen()), asyncio.create_task(self._publish())]

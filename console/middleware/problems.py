@@ -16,6 +16,7 @@ CONTENT_TYPE = "application/problem+json"
 STATUS_BY_CODE: dict[str, int] = {
     errors.ValidationFailed.code: 400,
     errors.PermissionDenied.code: 403,
+    errors.ReauthenticationRequired.code: 403,
     errors.NotFound.code: 404,
     errors.InvalidTransition.code: 409,
     errors.Conflict.code: 409,

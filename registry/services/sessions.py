@@ -28,7 +28,7 @@ def session_seen(*, key: str, user: User, ip: str | None, agent: str, now: datet
     )
     longest, idle = timedelta(hours=settings.SESSION_HOURS), timedelta(hours=settings.SESSION_IDLE_HOURS)
     if session_is_over(began=row.created_at, seen=row.last_seen_at, now=now, longest=longest, idle=idle):
-        _end([row], user=user, actor=Actor.system("session expiry"))
+        _end_sessions([row], user=user, actor=Actor.system("session expiry"))
         return False
     address = {"ip": ip} if ip else {}
     UserSession.objects.filter(pk=row.pk).update(last_seen_at=now, user_agent=agent[:_AGENT], **address)
@@ -38,14 +38,14 @@ def session_seen(*, key: str, user: User, ip: str | None, agent: str, now: datet
 def session_end(*, session: Any, actor: Actor) -> None:
     """End a session: of oneself, or by a site administrator."""
     _require(actor, session.user)
-    _end([session], user=session.user, actor=actor)
+    _end_sessions([session], user=session.user, actor=actor)
 
 
 def sessions_end(*, user: User, actor: Actor, except_key: str = "") -> int:
     """End all sessions of a person but the one with that key, and return how many there were."""
     _require(actor, user)
     rows = list(UserSession.objects.filter(user=user).exclude(session_key=except_key))
-    _end(rows, user=user, actor=actor)
+    _end_sessions(rows, user=user, actor=actor)
     return len(rows)
 
 
@@ -54,7 +54,7 @@ def _require(actor: Actor, user: User) -> None:
         require(actor, "site.users")
 
 
-def _end(rows: list[Any], *, user: User, actor: Actor) -> None:
+def _end_sessions(rows: list[Any], *, user: User, actor: Actor) -> None:
     store = import_module(settings.SESSION_ENGINE).SessionStore
     with transaction.atomic():
         for row in rows:

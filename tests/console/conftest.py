@@ -20,7 +20,10 @@ from urllib.parse import urlsplit, urlunsplit
 import httpx2
 import pytest
 import uvicorn
+from allauth.account.internal.flows.login import AUTHENTICATION_METHODS_SESSION_KEY
+from allauth.account.internal.userkit import user_id_to_str
 from django.db import connections
+from django.test import Client
 
 from registry.domain.actors import Actor
 from registry.models import ApiToken, Fleet, Membership, ModelVersion, Project, Role, ServingNode, SiteRole, User
@@ -137,6 +140,16 @@ def make_cast() -> Cast:
     ):
         Membership.objects.create(project=place, user=people[owner], role=role)
     return Cast(**people, project=project)
+
+
+def signed_in(client: Client, user: User) -> Client:
+    """Sign somebody in as if the password had just been given."""
+    client.force_login(user)
+    session = client.session
+    session[AUTHENTICATION_METHODS_SESSION_KEY] = [{"method": "password", "at": time.time()}]
+    session["account_authentication_methods_user"] = user_id_to_str(user)
+    session.save()
+    return client
 
 
 @pytest.fixture(autouse=True)

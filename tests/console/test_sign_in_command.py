@@ -23,7 +23,7 @@ from flotilla.cli import main
 from registry.models import ApiToken, AuditEvent, LoginRequest, LoginState, Transition
 from registry.services import login_requests as services
 from registry.services.login_requests import login_requests_purge
-from tests.console.conftest import Cast, RunningConsole
+from tests.console.conftest import Cast, RunningConsole, signed_in
 
 Run = Callable[..., Result]
 ASK = {"client": "builder-7", "scopes": ["read", "write"]}
@@ -55,7 +55,7 @@ def run(console: RunningConsole, tmp_path: Path) -> Run:
 
 def confirm(user: Any, code: str, decision: str) -> None:
     browser = Client()
-    browser.force_login(user)
+    signed_in(browser, user)
     shown = browser.get(f"/connect/?code={code.lower().replace('-', ' ')}")
     assert code in shown.text and "30 days" in shown.text
     answer = browser.post("/connect/", {"code": code, "decision": decision})
@@ -171,7 +171,7 @@ def test_a_code_works_once(cast: Cast) -> None:
     assert (again.status_code, again.json()["code"]) == (409, "conflict")
     assert ApiToken.objects.count() == 1
     browser = Client()
-    browser.force_login(cast.bob)
+    signed_in(browser, cast.bob)
     page = browser.get(f"/connect/?code={begun['user_code']}")
     assert page.status_code == 422 and "No sign-in waits under this code" in page.text
 
@@ -215,7 +215,7 @@ def test_asking_and_guessing_are_limited(cast: Cast, monkeypatch: pytest.MonkeyP
     refused = APIClient().post("/api/v1/login-requests/", ASK)
     assert refused.status_code == 429 and int(refused.headers["Retry-After"]) == attempts.WINDOW_SECONDS
     browser = Client()
-    browser.force_login(cast.bob)
+    signed_in(browser, cast.bob)
     assert [browser.get("/connect/?code=BBBB-BBBB").status_code for _time in range(3)] == [422, 422, 403]
 
 
@@ -228,5 +228,5 @@ def test_many_waiting_sign_ins_are_refused(cast: Cast, monkeypatch: pytest.Monke
 
 def test_a_session_has_no_token_to_revoke(cast: Cast) -> None:
     browser = APIClient()
-    browser.force_login(cast.bob)
+    signed_in(browser, cast.bob)
     assert browser.post("/api/v1/me/revoke-token").status_code == 404

@@ -66,6 +66,7 @@ class UserList(ApiView):
     """Accounts that the caller may know."""
 
     write_scope = "admin"
+    asks_again = True
     keeps_answers = False
 
     @extend_schema(summary="List accounts", responses=paged(UserSerializer))
@@ -83,6 +84,7 @@ class TokenList(ApiView):
     """Bearer tokens of the caller."""
 
     write_scope = "admin"
+    asks_again = True
     keeps_answers = False
 
     @extend_schema(summary="List tokens", responses=paged(TokenSerializer))

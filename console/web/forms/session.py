@@ -79,7 +79,7 @@ class NewPasswordForm(ResetPasswordKeyForm):  # type: ignore[misc]
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.fields["password1"].help_text = _("At least 12 characters, not a common password, not like your name.")
-        _styled(self, password1="new-password", password2="new-password-again")  # noqa: S106
+        _styled(self, password1="new-password", password2="new-password-again")
 
 
 class AppForm(ActivateTOTPForm):  # type: ignore[misc]
@@ -99,7 +99,7 @@ class PasskeyForm(AddWebAuthnForm):  # type: ignore[misc]
         self.fields["name"].widget.attrs["maxlength"] = 100
         self.fields["passwordless"].label = _("Sign in with it alone")
         self.fields["passwordless"].help_text = _("The device then asks for its PIN, a fingerprint or a face.")
-        _styled(self, name="passkey-name", passwordless="passkey-alone")  # noqa: S106
+        _styled(self, name="passkey-name", passwordless="passkey-alone")
 
     def clean_name(self) -> str:
         """Return the name, cut to what lists show."""

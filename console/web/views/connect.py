@@ -9,6 +9,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods
 
 from console.identity.attempts import count_code
+from console.identity.reauthentication import sensitive
 from console.web.forms.connect import CodeForm
 from console.web.page import actor_of, add_errors, page, render_page, user_of
 from registry.errors import RegistryError
@@ -18,6 +19,7 @@ from registry.services import login_requests as services
 
 @require_http_methods(["GET", "POST"])
 @page
+@sensitive()
 def connect(request: HttpRequest) -> HttpResponse:
     """Show what waits under ``?code=``; POST with ``decision`` grant or deny decides."""
     typed = request.POST.get("code") or request.GET.get("code") or ""

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from allauth.account.internal.flows.login import AUTHENTICATION_METHODS_SESSION_KEY
-from allauth.account.internal.userkit import user_id_to_str
 from django.test import Client
 
 from registry.domain.plans import DeploymentSpec, RouteSpec
-from registry.models import ApprovalRequest, Deployment, Fleet, ModelVersion, Operation, ServingNode, User
+from registry.models import ApprovalRequest, Deployment, Fleet, ModelVersion, Operation, ServingNode
 from registry.services import deployments, fleet
-from tests.console.conftest import NODE_ENDPOINTS, Cast, make_cast
+from tests.console.conftest import NODE_ENDPOINTS, Cast, make_cast, signed_in
 
 Browse = Callable[[str], Client]
 
@@ -107,16 +104,6 @@ def served(cast: Cast) -> Served:
 def shared_served(transactional_db: None) -> Served:
     """The same, visible to the server's threads too."""
     return make_served(make_cast())
-
-
-def signed_in(client: Client, user: User) -> Client:
-    """Sign somebody in as if the password had just been given."""
-    client.force_login(user)
-    session = client.session
-    session[AUTHENTICATION_METHODS_SESSION_KEY] = [{"method": "password", "at": time.time()}]
-    session["account_authentication_methods_user"] = user_id_to_str(user)
-    session.save()
-    return client
 
 
 @pytest.fixture
