@@ -36,7 +36,7 @@ UPLOAD = _table(
 )
 APPROVAL = _table(
     open="approved rejected withdrawn voided expired",
-    approved="applied expired voided",
+    approved="applied expired voided withdrawn rejected",
     rejected="",
     withdrawn="",
     voided="",

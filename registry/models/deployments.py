@@ -144,7 +144,11 @@ class ApprovalState(models.TextChoices):
 
 
 class ApprovalRequest(Row):
-    """Asks that a plan may happen in an environment. ``plan`` is the digested document, ``spec`` the wanted spec."""
+    """Asks that a plan may happen in an environment. ``plan`` is the digested document, ``spec`` the wanted spec.
+
+    An approved one waits for its environment's timer and windows; at ``due_at`` (database time) it is looked at again.
+    ``bypassed_by`` started it whatever the rules said, for ``bypass_reason``.
+    """
 
     project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="approvals")
     deployment = models.ForeignKey(Deployment, on_delete=models.CASCADE, related_name="approvals")
@@ -159,12 +163,23 @@ class ApprovalRequest(Row):
     requester_token = models.ForeignKey(ApiToken, on_delete=models.SET_NULL, null=True, blank=True, related_name="+")
     expires_at = models.DateTimeField()
     applied_at = models.DateTimeField(null=True, blank=True)
+    approved_at = models.DateTimeField(null=True, blank=True)
+    due_at = models.DateTimeField(null=True, blank=True)
+    bypassed_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
+    )
+    bypass_reason = models.TextField(blank=True)
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(fields=["deployment"], condition=models.Q(state="open"), name="one_open_approval")
+            models.UniqueConstraint(
+                fields=["deployment"], condition=models.Q(state__in=["open", "approved"]), name="one_waiting_approval"
+            )
         ]
-        indexes = [models.Index(fields=["project", "state"], name="approval_inbox")]
+        indexes = [
+            models.Index(fields=["project", "state"], name="approval_inbox"),
+            models.Index(fields=["due_at"], condition=models.Q(state__in=["open", "approved"]), name="approval_due"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.deployment}: plan {self.plan_digest[:12]}"
@@ -176,10 +191,11 @@ class ReviewDecision(models.TextChoices):
     APPROVE = "approve", _("Approve")
     REQUEST_CHANGES = "request_changes", _("Request changes")
     REJECT = "reject", _("Reject")
+    COMMENT = "comment", _("Comment")
 
 
 class Review(Row):
-    """One person's decision on a request, bound to the plan digest that was read."""
+    """One person's decision on a request, bound to the plan digest that was read; a comment decides nothing."""
 
     request = models.ForeignKey(ApprovalRequest, on_delete=models.CASCADE, related_name="reviews")
     reviewer = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")

@@ -10,7 +10,13 @@ from registry.models.base import Row
 
 
 class Environment(Row):
-    """development, staging, production...: protection rules for what is deployed there."""
+    """development, staging, production...: protection rules for what is deployed there.
+
+    ``required_checks`` and ``windows`` are lists of registry.domain.protection.RequiredCheck and
+    registry.domain.windows.Window as JSON. With neither ``approvers`` nor ``approver_role`` everybody's approval
+    counts who has the role to approve. ``bypassers`` (and site administrators, if ``admins_bypass``) may start a change
+    whatever the rules say.
+    """
 
     slug = models.SlugField(max_length=63, unique=True)
     name = models.CharField(max_length=100)
@@ -18,6 +24,13 @@ class Environment(Row):
     requires_approval = models.BooleanField(default=True)
     required_approvals = models.PositiveSmallIntegerField(default=1)
     approval_valid_hours = models.PositiveIntegerField(default=24 * 7)
+    approvers = models.ManyToManyField(settings.AUTH_USER_MODEL, blank=True, related_name="+")
+    approver_role = models.CharField(max_length=16, blank=True)
+    required_checks = models.JSONField(default=list, blank=True)
+    wait_minutes = models.PositiveIntegerField(default=0)
+    windows = models.JSONField(default=list, blank=True)
+    admins_bypass = models.BooleanField(default=False)
+    bypassers = models.ManyToManyField(settings.AUTH_USER_MODEL, blank=True, related_name="+")
 
     def __str__(self) -> str:
         return self.slug

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
 from django.db.models import QuerySet
 from django.utils.translation import gettext as _
 
 from registry.domain.actors import Actor
 from registry.domain.plans import DeploymentSpec
+from registry.domain.protection import Facts, Verdict, judge
 from registry.models import (
-    ROLE_RANK,
     ApiToken,
     ApprovalRequest,
     ApprovalState,
@@ -24,15 +25,28 @@ from registry.models import (
     ReviewDecision,
     Role,
     Upload,
+    User,
 )
+from registry.selectors import clock
 from registry.selectors.accounts import projects_of
 from registry.selectors.lookup import one_by_id
 from registry.selectors.permissions import Allowed, Denied, can
+from registry.selectors.protection import (
+    asked_of,
+    at_least,
+    checked_versions,
+    only_approvers,
+    reviewers,
+    rules_of,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class ApprovalDetail:
-    """Everything the review page shows. ``may_review`` is Allowed, or Denied with the sentence why not."""
+    """Everything the review page shows. ``may_review`` is Allowed, or Denied with the sentence why not.
+
+    ``verdict`` is how the environment's rules stand now; ``still_asked`` are those who may still approve.
+    """
 
     approval: ApprovalRequest
     reviews: tuple[Review, ...]
@@ -42,10 +56,14 @@ class ApprovalDetail:
     spec_before: dict[str, object]
     required: int
     approvals_given: int
+    changes_requested: int
     may_review: Allowed | Denied
+    may_bypass: Allowed | Denied
+    verdict: Verdict
+    still_asked: tuple[User, ...]
 
 
-_REVIEWERS = [role for role in Role.values if ROLE_RANK[role] >= ROLE_RANK[Role.APPROVER]]
+_REVIEWERS = at_least(Role.APPROVER)
 
 
 def approvals_visible_to(actor: Actor) -> QuerySet[ApprovalRequest]:
@@ -53,7 +71,13 @@ def approvals_visible_to(actor: Actor) -> QuerySet[ApprovalRequest]:
     return (
         ApprovalRequest.objects.filter(project__in=projects_of(actor))
         .select_related(
-            "project", "deployment__model", "deployment__fleet", "environment", "requester", "requester_token"
+            "project",
+            "deployment__model",
+            "deployment__fleet",
+            "environment",
+            "requester",
+            "requester_token",
+            "bypassed_by",
         )
         .order_by("-created_at")
     )
@@ -73,7 +97,8 @@ def inbox(actor: Actor) -> QuerySet[ApprovalRequest]:
     if actor.user_id is None:
         return ApprovalRequest.objects.none()
     reviewing = Membership.objects.filter(user_id=actor.user_id, role__in=_REVIEWERS).values("project_id")
-    return approvals_visible_to(actor).filter(state=ApprovalState.OPEN, project_id__in=reviewing).order_by("created_at")
+    open_ones = approvals_visible_to(actor).filter(state=ApprovalState.OPEN, project_id__in=reviewing)
+    return open_ones.filter(asked_of(actor.user_id)).order_by("created_at")
 
 
 def may_review(actor: Actor, approval: ApprovalRequest) -> Allowed | Denied:
@@ -85,40 +110,50 @@ def may_review(actor: Actor, approval: ApprovalRequest) -> Allowed | Denied:
     allowed = can(actor, "approval.review", approval)
     if isinstance(allowed, Denied):
         return allowed
-    if actor.user_id == approval.requester_id or actor.user_id in _holders([approval.requester_token_id]):
-        return Denied(_("You asked for this change, so somebody else must approve it."))
+    if not reviewers(approval).filter(pk=actor.user.id).exists():
+        return Denied(only_approvers(approval.environment))
+    made = _makers(approval).get(actor.user.id)
+    return Denied(made) if made else Allowed()
+
+
+def _makers(approval: ApprovalRequest) -> dict[uuid.UUID, str]:
+    """Return who took part in the plan and so does not approve it, each with the sentence why not."""
     versions, configs = _parts(approval)
+    authors = {config.author_id for config in configs} | _holders(config.author_token_id for config in configs)
     uploaders: set[uuid.UUID] = {version.author_id for version in versions}
     uploaders |= _holders(version.author_token_id for version in versions)
     uploaders |= set(Upload.objects.filter(version__in=versions).values_list("owner_id", flat=True))
-    if actor.user_id in uploaders:
-        return Denied(_("You uploaded a version in this plan, so somebody else must approve it."))
-    authors = {config.author_id for config in configs} | _holders(config.author_token_id for config in configs)
-    if actor.user_id in authors:
-        return Denied(_("You wrote a config in this plan, so somebody else must approve it."))
-    return Allowed()
+    requesters = {approval.requester_id} | _holders([approval.requester_token_id])
+    return {
+        **dict.fromkeys(authors, _("You wrote a config in this plan, so somebody else must approve it.")),
+        **dict.fromkeys(uploaders, _("You uploaded a version in this plan, so somebody else must approve it.")),
+        **dict.fromkeys(requesters, _("You asked for this change, so somebody else must approve it.")),
+    }
 
 
 def approvals_given(approval: ApprovalRequest) -> tuple[int, int]:
     """Return how many people approve now and how many ask for changes: the last word of each, if it is about this plan.
 
-    Words of people who lost the role since do not count.
+    Words of people who lost the role since, or who are not named as approvers, do not count; comments are no words.
     """
-    reviewers = Membership.objects.filter(
-        project_id=approval.project_id, role__in=_REVIEWERS, user__is_active=True, user__is_service=False
-    ).values("user_id")
-    last: dict[uuid.UUID, str] = {}
-    reviews = approval.reviews.filter(plan_digest=approval.plan_digest, reviewer_id__in=reviewers)
-    for reviewer_id, decision in reviews.order_by("created_at").values_list("reviewer_id", "decision"):
-        last[reviewer_id] = decision
+    last = _last_words(approval)
     decisions = list(last.values())
     return decisions.count(ReviewDecision.APPROVE), decisions.count(ReviewDecision.REQUEST_CHANGES)
+
+
+def approval_verdict(approval: ApprovalRequest, now: datetime) -> Verdict:
+    """Return how the rules of the request's environment stand."""
+    versions, _configs = _parts(approval)
+    given, changes = approvals_given(approval)
+    facts = Facts(given, changes, approval.approved_at, checked_versions(versions))
+    return judge(rules_of(approval.environment), facts, now)
 
 
 def approval_detail(actor: Actor, approval: ApprovalRequest) -> ApprovalDetail:
     """Return everything the review page shows."""
     versions, configs = _parts(approval)
-    given, _changes = approvals_given(approval)
+    last = _last_words(approval)
+    decisions = list(last.values())
     return ApprovalDetail(
         approval=approval,
         reviews=tuple(approval.reviews.select_related("reviewer").order_by("created_at")),
@@ -126,10 +161,32 @@ def approval_detail(actor: Actor, approval: ApprovalRequest) -> ApprovalDetail:
         configs=tuple(configs),
         checks=tuple(Check.objects.filter(version__in=versions).select_related("version").order_by("created_at")),
         spec_before=dict(approval.deployment.spec),
-        required=max(1, approval.environment.required_approvals),
-        approvals_given=given,
+        required=max(1, approval.environment.required_approvals) if approval.environment.requires_approval else 0,
+        approvals_given=decisions.count(ReviewDecision.APPROVE),
+        changes_requested=decisions.count(ReviewDecision.REQUEST_CHANGES),
         may_review=may_review(actor, approval),
+        may_bypass=can(actor, "approval.bypass", approval),
+        verdict=approval_verdict(approval, clock.database_now()),
+        still_asked=_still_asked(approval, last),
     )
+
+
+# More names than this help nobody to find whom to ask.
+_MOST_ASKED = 20
+
+
+def _still_asked(approval: ApprovalRequest, last: Mapping[uuid.UUID, str]) -> tuple[User, ...]:
+    if approval.state != ApprovalState.OPEN or not approval.environment.requires_approval:
+        return ()
+    silent = reviewers(approval).exclude(pk__in=[pk for pk, word in last.items() if word == ReviewDecision.APPROVE])
+    out = _makers(approval)
+    return tuple(user for user in silent[: _MOST_ASKED + len(out)] if user.pk not in out)[:_MOST_ASKED]
+
+
+def _last_words(approval: ApprovalRequest) -> dict[uuid.UUID, str]:
+    words = approval.reviews.filter(plan_digest=approval.plan_digest, reviewer__in=reviewers(approval))
+    words = words.exclude(decision=ReviewDecision.COMMENT).order_by("created_at")
+    return dict(words.values_list("reviewer_id", "decision"))
 
 
 def _parts(approval: ApprovalRequest) -> tuple[list[ModelVersion], list[ConfigRevision]]:

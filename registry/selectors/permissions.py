@@ -11,7 +11,7 @@ from rules.predicates import predicate
 from rules.rulesets import RuleSet
 
 from registry.domain.actors import Actor
-from registry.models import ROLE_RANK, Deployment, Membership, Project
+from registry.models import ROLE_RANK, ApprovalRequest, Deployment, Membership, Project
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +48,8 @@ _PROJECT: dict[str, tuple[str, str]] = {
     "deployment.rollback": ("operator", "write"),
     "deployment.infer": ("publisher", "write"),
     "approval.review": ("approver", "write"),
+    "approval.comment": ("viewer", "write"),
+    "approval.bypass": ("viewer", "write"),
     "approval.withdraw": ("admin", "write"),
     "operation.cancel": ("publisher", "write"),
     "project.members": ("admin", "admin"),
@@ -115,11 +117,22 @@ def _unprotected(actor: Actor, obj: Any) -> bool:
     return isinstance(obj, Deployment) and not obj.fleet.environment.requires_approval
 
 
+def _may_bypass(actor: Actor, obj: Any) -> bool:
+    if not isinstance(obj, ApprovalRequest) or actor.user is None:
+        return False
+    environment = obj.environment
+    if environment.bypassers.filter(pk=actor.user.id).exists():
+        return True
+    return environment.admins_bypass and actor.user.site_role == "admin" and not actor.user.is_service
+
+
 _RULES: Any = _rule_set()
 for _name, (_role, _scope) in _PROJECT.items():
     _rule = _at_least(_role)
     if _name in _RELAXED:
         _rule |= _predicate(_unprotected) & _at_least("publisher")
+    if _name == "approval.bypass":
+        _rule &= _predicate(_may_bypass)
     if _name == "project.members":
         _rule |= _site_role(("admin",))
     _RULES.add_rule(_name, _rule)
@@ -135,7 +148,8 @@ def can(actor: Actor, permission: str, obj: Any = None) -> Allowed | Denied:
     ``version.quarantine``, ``version.measure``, ``version.measure_guarded`` (on nodes of environments that need
     approvals), ``config.write``,
     ``deployment.change``, ``deployment.traffic``, ``deployment.rollback``, ``deployment.infer``, ``approval.review``,
-    ``approval.withdraw``, ``operation.cancel``, ``project.members``, ``project.policy``, ``project.tokens``,
+    ``approval.comment``, ``approval.bypass`` (whom the environment lets, whatever their role), ``approval.withdraw``,
+    ``operation.cancel``, ``project.members``, ``project.policy``, ``project.tokens``,
     ``project.webhooks``.
     Site permissions take None: ``site.view``, ``site.fleet``, ``site.environments``, ``site.users``,
     ``site.projects``, ``site.webhooks``.
@@ -159,6 +173,8 @@ def _reason(actor: Actor, permission: str, obj: Any) -> str:
     role = role_in(actor, obj)
     if not role:
         return _("You are not a member of this project.")
+    if permission == "approval.bypass":
+        return _("The environment does not let you bypass its rules.")
     return _("This needs the role “%(needed)s” in the project; you are “%(role)s”.") % {
         "needed": _PROJECT[permission][0],
         "role": role,

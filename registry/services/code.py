@@ -6,6 +6,7 @@ to forbid code stops new deployments; what is deployed stays until it is changed
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -57,8 +58,12 @@ def code_problem(version: ModelVersion, config: ConfigRevision) -> str:
     return code_sentence(project, code_files(paths, parse_json(config.body)))
 
 
-def code_permit(*, version: ModelVersion, config: ModelConfig, actor: Actor) -> None:
+def code_permit(
+    *, version: ModelVersion, config: ModelConfig, permitted_by: uuid.UUID | None = None, actor: Actor
+) -> None:
     """Note that nodes may run the version's code, with who let them; nothing happens without code, or a second time.
+
+    ``permitted_by`` is who approved it where the system acts later.
 
     Raises:
         ValidationFailed: the project does not allow it.
@@ -74,7 +79,7 @@ def code_permit(*, version: ModelVersion, config: ModelConfig, actor: Actor) -> 
         raise ValidationFailed(problem, errors=[{"field": "version", "message": problem}])
     with transaction.atomic():
         version.code_files = [*version.code_files, *new]
-        version.code_permitted_by_id = actor.user_id or version.author_id
+        version.code_permitted_by_id = actor.user_id or permitted_by or version.author_id
         version.code_permitted_at = timezone.now()
         version.save(update_fields=["code_files", "code_permitted_by", "code_permitted_at"])
         audit.record(actor=actor, action="version.permit_code", obj=version, after={"files": new})

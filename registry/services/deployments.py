@@ -7,21 +7,21 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from django.db import transaction
-from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from registry import telemetry
 from registry.domain.actors import Actor
 from registry.domain.plans import TAKES_TRAFFIC, DeploymentSpec, inside_range
 from registry.errors import Conflict, PermissionDenied, StaleWrite, ValidationFailed
 from registry.models import ApprovalRequest, ApprovalState, Deployment, Fleet, Operation, RegisteredModel, Rollout
+from registry.selectors import clock
 from registry.selectors.aliases import alias_numbers
 from registry.selectors.deployments import rollback_spec
+from registry.selectors.protection import WAITING
 from registry.services import audit
+from registry.services.approval_progress import approval_advance, approval_publish, approvals_void_of
 from registry.services.permissions import require
 from registry.services.plans import Plan, deployment_plan
 from registry.services.rollouts import Progress, rollout_move, rollout_progress, spec_apply
-from registry.services.transition import move
 
 __all__ = [
     "ChangeOutcome",
@@ -38,7 +38,10 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class ChangeOutcome:
-    """What came of a wish: an approval request, or a rollout with its operation; neither: nothing to change."""
+    """What came of a wish: a request that waits, or a rollout with its operation; neither: nothing to change.
+
+    A request waits for approvals, checks, a timer or a window, as the environment's rules say.
+    """
 
     deployment: Deployment
     plan_digest: str
@@ -50,7 +53,7 @@ class ChangeOutcome:
 def deployment_change(
     *, model: RegisteredModel, fleet: Fleet, spec: DeploymentSpec, comment: str = "", actor: Actor
 ) -> ChangeOutcome:
-    """Ask for a spec: apply it now where no approval is needed, else open an approval request.
+    """Ask for a spec: apply it now where the environment lets it, else open a request.
 
     An open request of the same deployment is voided by a newer one. Raises what ``deployment_plan`` raises.
     """
@@ -141,7 +144,7 @@ def _change(deployment: Deployment, spec: DeploymentSpec, *, kind: str, comment:
     )
     if plan.is_noop:
         return ChangeOutcome(deployment, plan.plan_digest)
-    if plan.needs_approval:
+    if plan.needs_approval or plan.is_held:
         require(actor, "deployment.change", deployment)
         approval = _request_approval(deployment, plan, comment, actor)
         return ChangeOutcome(deployment, plan.plan_digest, approval=approval)
@@ -149,6 +152,9 @@ def _change(deployment: Deployment, spec: DeploymentSpec, *, kind: str, comment:
     if kind != "rollback" and inside_range(applied, plan.spec):
         kind = "traffic"
         require(actor, "deployment.traffic", deployment)
+    else:
+        reason = _("The deployment was changed while this waited, so the request is void; ask again.")
+        approvals_void_of(deployment, reason, actor, states=(ApprovalState.APPROVED,))
     rollout, operation = spec_apply(deployment=deployment, spec=plan.spec, kind=kind, actor=actor)
     return ChangeOutcome(deployment, plan.plan_digest, rollout=rollout, operation=operation)
 
@@ -156,13 +162,12 @@ def _change(deployment: Deployment, spec: DeploymentSpec, *, kind: str, comment:
 def _request_approval(deployment: Deployment, plan: Plan, comment: str, actor: Actor) -> ApprovalRequest:
     if actor.user_id is None:
         raise PermissionDenied(_("An approval needs a requester."))
-    for older in deployment.approvals.filter(state=ApprovalState.OPEN):
+    for older in deployment.approvals.filter(state__in=WAITING):
         if older.plan_digest == plan.plan_digest and older.spec == plan.spec.to_json():
             return older
-        reason = _("Replaced by a newer request.")
-        move(older, "state", ApprovalState.VOIDED, cause=reason, actor=actor, state_reason=reason)
-        telemetry.publish_on_commit(f"approval:{older.id}", project=deployment.project_id)
+    approvals_void_of(deployment, _("Replaced by a newer request."), actor)
     hours = deployment.fleet.environment.approval_valid_hours
+    now = clock.database_now()
     approval = ApprovalRequest.objects.create(
         project=deployment.project,
         deployment=deployment,
@@ -173,7 +178,7 @@ def _request_approval(deployment: Deployment, plan: Plan, comment: str, actor: A
         comment=comment,
         requester_id=actor.user_id,
         requester_token_id=actor.token_id,
-        expires_at=timezone.now() + timedelta(hours=hours),
+        expires_at=now + timedelta(hours=hours),
     )
     audit.record(
         actor=actor,
@@ -181,7 +186,7 @@ def _request_approval(deployment: Deployment, plan: Plan, comment: str, actor: A
         obj=approval,
         after={"plan_digest": plan.plan_digest, "spec": approval.spec, "comment": comment},
     )
-    telemetry.publish_on_commit(f"approval:{approval.id}", project=deployment.project_id)
-    telemetry.publish_on_commit(f"deployment:{deployment.id}", project=deployment.project_id)
-    telemetry.publish_on_commit(f"project:{deployment.project_id}", project=deployment.project_id)
+    approval_publish(approval)
+    if not plan.needs_approval:
+        approval_advance(approval, now, actor)
     return approval

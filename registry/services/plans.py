@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from django.utils import timezone
@@ -12,6 +12,7 @@ from django.utils.translation import ngettext
 
 from registry.domain.actors import Actor
 from registry.domain.plans import DeploymentSpec, RouteSpec, inside_range, plan_document, spec_problems, unit_name
+from registry.domain.protection import Verdict
 from registry.errors import Conflict, ValidationFailed
 from registry.models import (
     Check,
@@ -23,7 +24,9 @@ from registry.models import (
     ServingNode,
     VersionState,
 )
+from registry.selectors import clock
 from registry.selectors.fleet import is_reachable, nodes_of, observation_of
+from registry.selectors.protection import plan_verdict
 from registry.services.called_models import called_digests
 from registry.services.code import code_problem
 from registry.services.fields import require_served_name
@@ -61,6 +64,8 @@ class RouteChange:
 class Plan:
     """The whole consequence of a spec. ``approval_reason`` says why approval is (or is not) needed.
 
+    ``protection`` is how the environment's rules stand now; it is empty for what they do not hold up.
+
     ``plan`` is the document whose digest an approval is bound to; ``spec`` has all ids filled in.
     """
 
@@ -74,10 +79,16 @@ class Plan:
     needs_approval: bool
     approval_reason: str
     required_approvals: int
+    protection: Verdict = field(default_factory=Verdict)
     nodes: tuple[NodeChange, ...] = ()
     routes: tuple[RouteChange, ...] = ()
     warnings: tuple[str, ...] = ()
     is_noop: bool = False
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it cannot start at once although nobody has to approve it."""
+        return not self.needs_approval and not self.protection.is_allowed
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan for API answers."""
@@ -92,6 +103,8 @@ class Plan:
             "needs_approval": self.needs_approval,
             "approval_reason": self.approval_reason,
             "required_approvals": self.required_approvals,
+            "protection": [finding.to_json() for finding in self.protection.findings],
+            "is_held": self.is_held,
             "nodes": [
                 {
                     "node": change.node_id,
@@ -159,7 +172,8 @@ def deployment_plan(
     _require_free_name(model, fleet, resolved.spec.served_name)
     applied = DeploymentSpec.from_json(deployment.spec) if deployment is not None else DeploymentSpec()
     document = plan_of(fleet=fleet, resolved=resolved)
-    needs, reason = _approval(fleet, applied, resolved.spec, applied_before)
+    free = _goes_ahead(applied, resolved.spec, applied_before)
+    needs, reason = _approval(fleet, free)
     nodes = list(nodes_of(fleet))
     return Plan(
         model=model.slug,
@@ -172,6 +186,9 @@ def deployment_plan(
         needs_approval=needs,
         approval_reason=reason,
         required_approvals=max(1, fleet.environment.required_approvals) if needs else 0,
+        protection=Verdict()
+        if free
+        else plan_verdict(fleet.environment, resolved.versions.values(), clock.database_now()),
         nodes=tuple(_node_change(node, deployment, resolved) for node in nodes),
         routes=_route_changes(applied, resolved.spec),
         warnings=tuple(_warnings(nodes, model, resolved)),
@@ -313,16 +330,23 @@ def _require_free_name(model: RegisteredModel, fleet: Fleet, served_name: str) -
         )
 
 
-def _approval(fleet: Fleet, applied: DeploymentSpec, wanted: DeploymentSpec, applied_before: bool) -> tuple[bool, str]:
+def _goes_ahead(applied: DeploymentSpec, wanted: DeploymentSpec, applied_before: bool) -> str:
+    """Return why no rule of the environment holds the change up; empty when they all count."""
+    if applied == wanted:
+        return _("Nothing changes.")
+    if inside_range(applied, wanted):
+        return _("The weights stay in the range that was approved.")
+    if applied_before:
+        return _("This state was in force here before.")
+    return ""
+
+
+def _approval(fleet: Fleet, free: str) -> tuple[bool, str]:
     environment = fleet.environment
     if not environment.requires_approval:
         return False, _("Environment %(name)s needs no approval.") % {"name": environment.slug}
-    if applied == wanted:
-        return False, _("Nothing changes.")
-    if inside_range(applied, wanted):
-        return False, _("The weights stay in the range that was approved.")
-    if applied_before:
-        return False, _("This state was in force here before.")
+    if free:
+        return False, free
     count = max(1, environment.required_approvals)
     return True, ngettext(
         "Environment %(name)s needs %(count)d approval.", "Environment %(name)s needs %(count)d approvals.", count

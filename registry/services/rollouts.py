@@ -32,6 +32,7 @@ from registry.models import (
     Operation,
     OperationQueue,
     OperationState,
+    ReviewDecision,
     Rollout,
     RolloutPhase,
     Route,
@@ -73,10 +74,11 @@ def spec_apply(
     if created_by is None:
         raise PermissionDenied(_("A rollout needs somebody who asked for it."))
     before = deployment.spec
+    permitted_by = _approved_by(approval) if approval is not None else None
     spec_from = _supersede_active(deployment, actor)
     for route in spec.routes:
         version, config = ModelVersion.objects.get(pk=route.version_id), ConfigRevision.objects.get(pk=route.config_id)
-        code_permit(version=version, config=parse_json(config.body), actor=actor)
+        code_permit(version=version, config=parse_json(config.body), permitted_by=permitted_by, actor=actor)
     _put_in_force(deployment, spec.to_json())
     operation = operation_create(
         kind="deploy",
@@ -256,6 +258,12 @@ def _write_routes(deployment: Deployment, spec: DeploymentSpec) -> None:
         )
         kept.append(unit)
     deployment.routes.exclude(unit__in=kept).delete()
+
+
+def _approved_by(approval: ApprovalRequest) -> uuid.UUID:
+    """Return who approved last, else who asked where nobody had to approve."""
+    given = approval.reviews.filter(decision=ReviewDecision.APPROVE).order_by("-created_at").first()
+    return given.reviewer_id if given is not None else approval.requester_id
 
 
 def _publish(deployment: Deployment) -> None:

@@ -11,6 +11,7 @@ from contextlib import suppress
 from celery import shared_task
 from django.utils import timezone
 
+from registry.services.approval_progress import approvals_advance
 from registry.services.audit import seal_pending
 from registry.services.measurements import scratch_sweep
 from registry.services.samples import rollup
@@ -54,9 +55,14 @@ def deliver_webhooks() -> None:
 
 @shared_task(name="workers.sweep")
 def sweep() -> None:
-    """Find what lost hints left behind: due operations, nodes behind, unsettled deployments, copies, deliveries."""
+    """Find what lost hints left behind: due operations, nodes behind, unsettled deployments, copies, deliveries.
+
+    And start the approved changes whose wait or window has come.
+    """
     reject_stranded()
     scratch_sweep()
+    with suppress(Contended), advisory_lock("role", "approvals", wait_seconds=0):
+        approvals_advance()
     now = timezone.now()
     for operation_id, queue in sweeping.due_operations(now):
         sender.send(RUN_OPERATION, operation_id, queue)
