@@ -103,7 +103,9 @@ def permissions() -> str:
             "A token acts with the role of its owner, for the scopes it was given, in its project if it has one.",
             "## In a project, by role",
             _table(("Permission", *roles, "scope of a token"), in_project),
-            "¹ only in environments that need no approval. Site administrators may also manage members.",
+            "¹ only in environments that need no approval. Site administrators may also manage members."
+            " `approval.bypass` is for those whom the environment names (and site administrators, if it says so),"
+            " whatever their role in the project.",
             "Who asked for a change, uploaded a version in it, wrote a config in it, or owns a token used for these"
             " cannot approve it. Service accounts never approve.",
             "## On the site, by site role",

@@ -14,6 +14,7 @@ from console.api.schema import paged
 from console.api.v1.serializers.deployments import (
     ApprovalDetailSerializer,
     ApprovalSerializer,
+    BypassWrite,
     ReviewSerializer,
     ReviewWrite,
 )
@@ -51,15 +52,14 @@ class ApprovalView(ApiView):
 
     def detail(self, approval: ApprovalRequest | None = None) -> dict[str, Any]:
         """Return the request as it is now, with reviews and whether the caller may decide."""
-        found = selectors.approval_detail(self.actor, approval or self.approval)
-        return {
-            **ApprovalSerializer(found.approval).data,
-            "reviews": ReviewSerializer(found.reviews, many=True).data,
-            "required": found.required,
-            "approvals_given": found.approvals_given,
-            "may_review": bool(found.may_review),
-            "may_review_reason": found.may_review.reason if isinstance(found.may_review, Denied) else "",
-        }
+        return _document(selectors.approval_detail(self.actor, approval or self.approval))
+
+    def answer(self, request: Request) -> Response:
+        """Return the request with how the environment's rules stand; that changes by the clock, so no tag is of it."""
+        found = selectors.approval_detail(self.actor, self.approval)
+        document = _document(found)
+        rules = [finding.to_json() for finding in found.verdict.findings]
+        return tagged(request, {**document, "protection": rules}, version=document)
 
 
 class ApprovalItem(ApprovalView):
@@ -67,7 +67,7 @@ class ApprovalItem(ApprovalView):
 
     @extend_schema(summary="Read an approval request", responses=ApprovalDetailSerializer)
     def get(self, request: Request, approval: uuid.UUID) -> Response:
-        return tagged(request, self.detail())
+        return self.answer(request)
 
 
 class ReviewList(ApprovalView):
@@ -88,7 +88,30 @@ class ReviewList(ApprovalView):
                 refusal = error  # the request is void now, and stays so
         if refusal is not None:
             raise refusal
-        return Response(self.detail(), status=201)
+        answer = self.answer(request)
+        answer.status_code = 201
+        return answer
+
+
+class ApprovalBypass(ApprovalView):
+    """Start a change past the rules."""
+
+    @extend_schema(
+        summary="Bypass the rules of an environment",
+        description="For those whom the environment lets. The reason is kept, told to webhooks and shown.",
+        request=BypassWrite,
+        responses=ApprovalDetailSerializer,
+    )
+    def post(self, request: Request, approval: uuid.UUID) -> Response:
+        seen, given, refusal = self.approval, self.read(BypassWrite), None
+        with held(seen.deployment), matched(request, seen, self.detail) as row:
+            try:
+                services.approval_bypass(approval=row, **given, actor=self.actor)
+            except Conflict as error:
+                refusal = error  # the request is void now, and stays so
+        if refusal is not None:
+            raise refusal
+        return self.answer(request)
 
 
 class ApprovalWithdraw(ApprovalView):
@@ -98,4 +121,19 @@ class ApprovalWithdraw(ApprovalView):
     def post(self, request: Request, approval: uuid.UUID) -> Response:
         with matched(request, self.approval, self.detail) as row:
             services.approval_withdraw(approval=row, actor=self.actor)
-        return tagged(request, self.detail())
+        return self.answer(request)
+
+
+def _document(found: selectors.ApprovalDetail) -> dict[str, Any]:
+    return {
+        **ApprovalSerializer(found.approval).data,
+        "reviews": ReviewSerializer(found.reviews, many=True).data,
+        "required": found.required,
+        "approvals_given": found.approvals_given,
+        "changes_requested": found.changes_requested,
+        "may_review": bool(found.may_review),
+        "may_review_reason": found.may_review.reason if isinstance(found.may_review, Denied) else "",
+        "may_bypass": bool(found.may_bypass),
+        "may_bypass_reason": found.may_bypass.reason if isinstance(found.may_bypass, Denied) else "",
+        "still_asked": [user.username for user in found.still_asked],
+    }

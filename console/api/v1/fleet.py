@@ -1,4 +1,4 @@
-"""Environments, fleets, nodes, and how a node joins."""
+"""Nodes, and how a node joins."""
 
 from __future__ import annotations
 
@@ -17,11 +17,6 @@ from console.api.etag import matched, tagged
 from console.api.schema import paged
 from console.api.v1.serializers.fleet import (
     DrainWrite,
-    EnvironmentChange,
-    EnvironmentSerializer,
-    EnvironmentWrite,
-    FleetSerializer,
-    FleetWrite,
     HelloWrite,
     JoinTokenCreated,
     JoinTokenSerializer,
@@ -33,66 +28,10 @@ from console.api.v1.serializers.fleet import (
 from console.api.views import AlwaysJson, ApiView
 from console.identity.tokens import NodePrincipal
 from console.middleware.request_context import facts_of
-from registry.models import Environment, ServingNode
+from registry.models import ServingNode
 from registry.selectors import fleet as selectors
 from registry.services import fleet as services
 from registry.services.permissions import require
-
-
-class EnvironmentList(ApiView):
-    """Environments in their order."""
-
-    write_scope = "admin"
-
-    @extend_schema(summary="List environments", responses=paged(EnvironmentSerializer))
-    def get(self, request: Request) -> Response:
-        return self.page(selectors.environments(), EnvironmentSerializer, ordering=("position", "id"))
-
-    @extend_schema(summary="Create an environment", request=EnvironmentWrite, responses={201: EnvironmentSerializer})
-    def post(self, request: Request) -> Response:
-        environment = services.environment_create(**self.read(EnvironmentWrite), actor=self.actor)
-        return Response(EnvironmentSerializer(environment).data, status=201)
-
-
-class EnvironmentItem(ApiView):
-    """One environment's protection."""
-
-    write_scope = "admin"
-
-    @extend_schema(summary="Read an environment", responses=EnvironmentSerializer)
-    def get(self, request: Request, slug: str) -> Response:
-        return tagged(request, _environment_document(selectors.environment_get(slug)))
-
-    @extend_schema(summary="Change protection", request=EnvironmentChange, responses=EnvironmentSerializer)
-    def patch(self, request: Request, slug: str) -> Response:
-        with matched(request, selectors.environment_get(slug), _environment_document) as row:
-            changed = services.environment_update(environment=row, **self.read(EnvironmentChange), actor=self.actor)
-        return tagged(request, _environment_document(changed))
-
-
-class FleetList(ApiView):
-    """Fleets."""
-
-    write_scope = "admin"
-
-    @extend_schema(summary="List fleets", responses=paged(FleetSerializer))
-    def get(self, request: Request) -> Response:
-        return self.page(selectors.fleets(), FleetSerializer)
-
-    @extend_schema(summary="Create a fleet", request=FleetWrite, responses={201: FleetSerializer})
-    def post(self, request: Request) -> Response:
-        given = self.read(FleetWrite)
-        environment = selectors.environment_get(given.pop("environment"))
-        fleet = services.fleet_create(**given, environment=environment, actor=self.actor)
-        return Response(FleetSerializer(fleet).data, status=201)
-
-
-class FleetItem(ApiView):
-    """One fleet."""
-
-    @extend_schema(summary="Read a fleet", responses=FleetSerializer)
-    def get(self, request: Request, slug: str) -> Response:
-        return Response(FleetSerializer(selectors.fleet_by_slug(slug)).data)
 
 
 class NodeList(ApiView):
@@ -178,10 +117,6 @@ class NodeHello(APIView):
         words = {key: given.validated_data[key] for key in ("endpoints", "admin_secret", "inventory")}
         row = services.node_hello(node=principal.node, **words)
         return Response({"node": str(row.pk), "epoch": row.epoch})
-
-
-def _environment_document(environment: Environment) -> dict[str, Any]:
-    return dict(EnvironmentSerializer(environment).data)
 
 
 def _node_answer(request: Request, node: ServingNode) -> Response:

@@ -47,6 +47,10 @@ def _alias(cast: Cast) -> str:
     return "projects/wren/models/finch/aliases/champion/"
 
 
+def _fleet(cast: Cast) -> str:
+    return f"fleets/{cast.environment('stage', approvals=1).slug}/"
+
+
 # A resource for each address that takes PUT, PATCH or DELETE, with a body that changes it. Alice may do all of this.
 CHANGED: dict[str, tuple[Address, dict[str, Any]]] = {
     "projects/<slug:project>/": (lambda cast: "projects/wren/", {"code_formats": "forbid"}),
@@ -54,6 +58,7 @@ CHANGED: dict[str, tuple[Address, dict[str, Any]]] = {
     "projects/<slug:project>/models/<str:model>/": (_model, {"description": "swift"}),
     "projects/<slug:project>/models/<str:model>/aliases/<str:alias>/": (_alias, {"version": 2}),
     "environments/<slug:slug>/": (_environment, {"requires_approval": True, "required_approvals": 2}),
+    "fleets/<slug:slug>/": (_fleet, {"name": "Green"}),
     "webhooks/<uuid:webhook>/": (_webhook, {"name": "other"}),
     "api-keys/<uuid:token>/": (_token, {}),
 }

@@ -8,6 +8,7 @@ from django.utils.translation import gettext as _
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
+from registry.domain.protection import Standing
 from registry.models import ApprovalRequest, Deployment, Review, ReviewDecision, Rollout, Route
 
 
@@ -190,6 +191,7 @@ class ApprovalSerializer(serializers.ModelSerializer[ApprovalRequest]):
     requester = serializers.CharField(source="requester.username", read_only=True)
     model = serializers.CharField(source="deployment.model.slug", read_only=True)
     fleet = serializers.CharField(source="deployment.fleet.slug", read_only=True)
+    bypassed_by = serializers.CharField(source="bypassed_by.username", read_only=True, allow_null=True, default=None)
 
     class Meta:
         model = ApprovalRequest
@@ -209,7 +211,11 @@ class ApprovalSerializer(serializers.ModelSerializer[ApprovalRequest]):
             "plan_digest",
             "created_at",
             "expires_at",
+            "approved_at",
+            "due_at",
             "applied_at",
+            "bypassed_by",
+            "bypass_reason",
         ]
 
 
@@ -224,11 +230,27 @@ class ReviewSerializer(serializers.ModelSerializer[Review]):
 
 
 class ReviewWrite(serializers.Serializer[Any]):
-    """A decision about the plan with this digest."""
+    """A decision about the plan with this digest; a comment needs no digest."""
 
     decision = serializers.ChoiceField(choices=ReviewDecision.choices)
-    plan_digest = serializers.CharField(max_length=64)
+    plan_digest = serializers.CharField(max_length=64, required=False, allow_blank=True, default="")
     comment = serializers.CharField(required=False, allow_blank=True, default="", max_length=2000)
+
+
+class BypassWrite(serializers.Serializer[Any]):
+    """Why the rules are bypassed for the plan with this digest."""
+
+    reason = serializers.CharField(max_length=2000)
+    plan_digest = serializers.CharField(max_length=64)
+
+
+class FindingSerializer(serializers.Serializer[Any]):
+    """How one rule stands: met, unmet or waits; ``until`` is when a waiting one is met by the clock."""
+
+    rule = serializers.CharField()
+    standing = serializers.ChoiceField(choices=[one.value for one in Standing])
+    sentence = serializers.CharField()
+    until = serializers.DateTimeField(allow_null=True)
 
 
 class ApprovalDetailSerializer(ApprovalSerializer):
@@ -239,6 +261,11 @@ class ApprovalDetailSerializer(ApprovalSerializer):
     approvals_given = serializers.IntegerField(read_only=True)
     may_review = serializers.BooleanField(read_only=True)
     may_review_reason = serializers.CharField(read_only=True)
+    changes_requested = serializers.IntegerField(read_only=True)
+    may_bypass = serializers.BooleanField(read_only=True)
+    may_bypass_reason = serializers.CharField(read_only=True)
+    still_asked = serializers.ListField(child=serializers.CharField(), read_only=True)
+    protection = FindingSerializer(many=True, read_only=True)
 
     class Meta(ApprovalSerializer.Meta):
         fields = [
@@ -248,4 +275,9 @@ class ApprovalDetailSerializer(ApprovalSerializer):
             "approvals_given",
             "may_review",
             "may_review_reason",
+            "changes_requested",
+            "may_bypass",
+            "may_bypass_reason",
+            "still_asked",
+            "protection",
         ]

@@ -1,4 +1,4 @@
-"""Environments, fleets, nodes and join tokens as JSON."""
+"""Nodes and join tokens as JSON."""
 
 from __future__ import annotations
 
@@ -6,52 +6,9 @@ from typing import Any
 
 from rest_framework import serializers
 
-from registry.models import Environment, Fleet, JoinToken
+from registry.models import JoinToken
 
 _Labels = serializers.DictField
-
-
-class EnvironmentSerializer(serializers.ModelSerializer[Environment]):
-    """An environment and its protection."""
-
-    class Meta:
-        model = Environment
-        fields = ["id", "slug", "name", "position", "requires_approval", "required_approvals", "approval_valid_hours"]
-
-
-class EnvironmentWrite(serializers.Serializer[Any]):
-    """A new environment."""
-
-    slug = serializers.SlugField(max_length=63)
-    name = serializers.CharField(max_length=100)
-    requires_approval = serializers.BooleanField(default=True)
-    required_approvals = serializers.IntegerField(default=1, min_value=1, max_value=10)
-
-
-class EnvironmentChange(serializers.Serializer[Any]):
-    """An environment's protection."""
-
-    requires_approval = serializers.BooleanField()
-    required_approvals = serializers.IntegerField(min_value=1, max_value=10)
-
-
-class FleetSerializer(serializers.ModelSerializer[Fleet]):
-    """A fleet."""
-
-    environment = serializers.CharField(source="environment.slug", read_only=True)
-
-    class Meta:
-        model = Fleet
-        fields = ["id", "slug", "name", "environment", "selector", "created_at"]
-
-
-class FleetWrite(serializers.Serializer[Any]):
-    """A new fleet: all nodes that carry every label of the selector."""
-
-    slug = serializers.SlugField(max_length=63)
-    name = serializers.CharField(max_length=100)
-    environment = serializers.SlugField()
-    selector = _Labels(child=serializers.CharField(), required=False, default=dict)
 
 
 class NodeSerializer(serializers.Serializer[Any]):

@@ -7,7 +7,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("registry", "0006_webhooks"),
+        ("registry", "0009_aliases"),
     ]
 
     operations = [
