@@ -61,5 +61,6 @@ class Operation(Row):
     class Meta:
         indexes = [
             models.Index(fields=["state", "lease_until"], name="operation_leases"),
+            models.Index(fields=["-created_at", "-id"], name="operation_by_age"),
             models.Index(fields=["subject_type", "subject_id", "-created_at"], name="operation_subject"),
         ]
