@@ -11,7 +11,22 @@ from pathlib import Path
 import click
 
 from flotilla import settings
-from flotilla.commands import aliases, audit, bench_model, convert, deployments, models, sign_in, webhooks
+from flotilla.commands import (
+    aliases,
+    audit,
+    bench_model,
+    configs,
+    convert,
+    deployments,
+    models,
+    operations,
+    promote,
+    push,
+    reviews,
+    sign_in,
+    status,
+    webhooks,
+)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -105,20 +120,24 @@ for _command in (
     sign_in.login,
     sign_in.logout,
     sign_in.whoami,
-    models.push,
+    push.push,
     models.models,
     models.versions,
-    models.config,
     aliases.alias,
+    configs.config,
     convert.convert,
     bench_model.bench_model,
     deployments.deploy,
     deployments.traffic,
     deployments.rollback,
-    deployments.status,
+    promote.promote,
+    status.status,
     deployments.infer,
-    deployments.approvals,
-    deployments.review,
+    reviews.approvals,
+    reviews.approve,
+    reviews.reject,
+    reviews.review,
+    operations.operations,
     deployments.nodes,
     webhooks.webhooks,
     audit.audit,

@@ -1,4 +1,4 @@
-"""Deployments, traffic, approvals and nodes."""
+"""Deployments, traffic and nodes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 import click
 
 from flotilla.commands.context import client_command, json_option, show, table
-from flotilla.sdk import Flotilla
+from flotilla.commands.following import following, timeout_option
+from flotilla.sdk import Flotilla, FollowFailed
 
 
 @click.command()
@@ -20,6 +21,8 @@ from flotilla.sdk import Flotilla
 @click.option("--comment", "-m", default="", help="Why.")
 @click.option("--plan", "plan_only", is_flag=True, help="Only show what would change.")
 @click.option("--wait/--no-wait", default=True, show_default=True, help="Wait until it serves.")
+@click.option("--wait-approval", is_flag=True, help="Where others must approve: wait for that as well.")
+@timeout_option
 @json_option
 @client_command
 def deploy(
@@ -32,16 +35,19 @@ def deploy(
     comment: str,
     plan_only: bool,
     wait: bool,
+    wait_approval: bool,
+    timeout: float,
     as_json: bool,
 ) -> None:
     """Serve a version of MODEL on a fleet: all of the traffic, or a canary beside what serves now."""
-    version = _number(client, model, named)
-    routes = _routes(client, model, fleet, version, config, canary)
+    version = number_of(client, model, named)
+    routes = wanted_routes(client, model, fleet, version, config, canary)
     if plan_only:
         show(plan := client.plan(model, fleet, routes), True, lambda: str(plan))
         return
     answer = client.deploy(model, fleet, routes, comment=comment)
-    _finish(client, answer, wait, as_json, f"{model} version {version} serves on {fleet}.")
+    sentence = f"{model} version {version} serves on {fleet}."
+    _finish(client, answer, wait, as_json, sentence, timeout=timeout, for_approval=wait_approval)
 
 
 @click.command()
@@ -72,16 +78,6 @@ def rollback(client: Flotilla, model: str, fleet: str, as_json: bool) -> None:
 
 
 @click.command()
-@json_option
-@client_command
-def status(client: Flotilla, as_json: bool) -> None:
-    """Show every deployment of the project."""
-    found = client.deployments()
-    rows = ([d["model"], d["fleet"], d["sync"], d["health"], _shares(d), d["health_reason"]] for d in found)
-    show(found, as_json, lambda: table(rows, ["MODEL", "FLEET", "SYNC", "HEALTH", "TRAFFIC", "REASON"]))
-
-
-@click.command()
 @click.argument("model")
 @click.argument("request_json", type=click.File("r"))
 @click.option("--fleet", "-f", default="development", show_default=True)
@@ -89,31 +85,8 @@ def status(client: Flotilla, as_json: bool) -> None:
 @client_command
 def infer(client: Flotilla, model: str, request_json: Any, fleet: str, named: str | None) -> None:
     """Try a deployment with a v2 JSON request read from a file, or from - for standard input."""
-    version = _number(client, model, named) if named is not None else None
+    version = number_of(client, model, named) if named is not None else None
     click.echo(json.dumps(client.infer(model, fleet, json.load(request_json), version=version), indent=2))
-
-
-@click.command()
-@json_option
-@client_command
-def approvals(client: Flotilla, as_json: bool) -> None:
-    """List open approval requests."""
-    found = client.approvals()
-    rows = ([a["id"], a["model"], a["environment"], a["requester"], a["plan_digest"][:12]] for a in found)
-    show(found, as_json, lambda: table(rows, ["ID", "MODEL", "ENVIRONMENT", "BY", "PLAN"]))
-
-
-@click.command()
-@click.argument("approval")
-@click.argument("decision", type=click.Choice(["approve", "request_changes", "reject"]))
-@click.option("--plan", "plan_digest", required=True, help="Digest of the plan that you have read.")
-@click.option("--comment", "-m", default="")
-@json_option
-@client_command
-def review(client: Flotilla, approval: str, decision: str, plan_digest: str, comment: str, as_json: bool) -> None:
-    """Decide on an approval request."""
-    answer = client.review(approval, decision, plan_digest=plan_digest, comment=comment)
-    show(answer, as_json, lambda: f"{approval}: {decision}")
 
 
 @click.command()
@@ -126,14 +99,15 @@ def nodes(client: Flotilla, as_json: bool) -> None:
     show(found, as_json, lambda: table(rows, ["NODE", "STATE", "LEASE"]))
 
 
-def _number(client: Flotilla, model: str, named: str) -> int:
+def number_of(client: Flotilla, model: str, named: str) -> int:
     """Return the number of a version that is named by number or alias."""
     return int(named) if named.isdecimal() else int(client.aliases.get(model, named)["version"])
 
 
-def _routes(
+def wanted_routes(
     client: Flotilla, model: str, fleet: str, version: int, config: int, canary: int | None
 ) -> list[dict[str, Any]]:
+    """Return the routes that give a version all of the traffic, or a share beside what serves now."""
     wanted = {"version": version, "config": config, "role": "live", "weight": 100}
     if canary is None:
         return [wanted]
@@ -147,15 +121,31 @@ def _routes(
     ]
 
 
-def _finish(client: Flotilla, answer: dict[str, Any], wait: bool, as_json: bool, sentence: str) -> None:
-    if answer.get("approval"):
-        show(answer, as_json, lambda: f"Approval {answer['approval']} is needed. Plan: {answer['plan_digest']}")
+def _finish(
+    client: Flotilla,
+    answer: dict[str, Any],
+    wait: bool,
+    as_json: bool,
+    sentence: str,
+    *,
+    timeout: float = 300,
+    for_approval: bool = False,
+) -> None:
+    """Say what came of a change; wait for its rollout, and for the approval of others only when asked to."""
+    if answer.get("approval") and not for_approval:
+        page = client.site_page(f"approvals/{answer['approval']}")
+        text = f"Approval {answer['approval']} is needed. Plan: {answer['plan_digest']}\n{page}"
+        show(answer, as_json, lambda: text)
         return
-    if wait and answer.get("operation"):
-        client.wait(answer)
-    show(answer, as_json, lambda: sentence if wait else "Accepted.")
-
-
-def _shares(deployment: dict[str, Any]) -> str:
-    routes = deployment["spec"].get("routes", [])
-    return " ".join(f"v{route['version']}={route['weight']}%" for route in routes) or "-"
+    if not wait:
+        show(answer, as_json, lambda: "Accepted.")
+        return
+    with following(as_json, False, lambda _done: sentence) as outcome:
+        # what the change answered stays at the top of the document
+        outcome.add(**answer)
+        try:
+            found = client.follow_change(answer, client.follower(timeout, outcome.display.tell))
+        except FollowFailed as error:
+            outcome.add(document=error.document)
+            raise
+        outcome.add(rollout_phase=(found["rollout"] or {}).get("phase"))

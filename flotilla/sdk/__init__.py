@@ -3,6 +3,6 @@
 ``Flotilla(url, token, project)`` is the client; a failure of the server is an ``ApiError`` with code and sentence.
 """
 
-from flotilla.sdk.client import ApiError, Flotilla, OperationFailed
+from flotilla.sdk.client import ApiError, Flotilla, FollowFailed, OperationFailed, Step
 
-__all__ = ["ApiError", "Flotilla", "OperationFailed"]
+__all__ = ["ApiError", "Flotilla", "FollowFailed", "OperationFailed", "Step"]

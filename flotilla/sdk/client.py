@@ -10,13 +10,15 @@ from typing import Any, Self
 
 from flotilla.sdk.aliases import Aliases
 from flotilla.sdk.audit import Audit
+from flotilla.sdk.configs import Configs
+from flotilla.sdk.following import Follower, FollowFailed, Step
 from flotilla.sdk.transport import ApiError, Transport
 from flotilla.sdk.upload import Progress, upload_file
 from flotilla.sdk.webhooks import Webhooks
 
 Json = dict[str, Any]
 
-__all__ = ["ApiError", "Flotilla", "OperationFailed"]
+__all__ = ["ApiError", "Flotilla", "FollowFailed", "OperationFailed", "Step"]
 
 _FINISHED = frozenset({"succeeded", "failed", "cancelled"})
 
@@ -44,6 +46,7 @@ class Flotilla:
         self.webhooks = Webhooks(self._transport, project)
         self.audit = Audit(self._transport)
         self.aliases = Aliases(self._transport, project)
+        self.configs = Configs(self._transport, project)
         self._models = f"projects/{project}/models/"
         self._deployments = f"projects/{project}/deployments/"
 
@@ -96,31 +99,58 @@ class Flotilla:
         progress: Callable[[str, int, int], None] | None = None,
         timeout_seconds: float = 600,
     ) -> Json:
-        """Upload a version, wait for its checks, and return it with its number.
+        """Upload a version, wait for its checks, and return it with its number: ``upload``, then ``wait``.
+
+        Raises:
+            ApiError: refused.
+            OperationFailed: a check failed; the message says which and why.
+        """
+        version, operation = self.upload(
+            model, files, source=source, metadata=metadata, conversion=conversion, progress=progress
+        )
+        self.wait(operation, timeout_seconds)
+        return self.version(model, version["id"])
+
+    def version(self, model: str, version: str | int) -> Json:
+        """Return a version by number or id."""
+        return self._get(f"{self._models}{model}/versions/{version}/")
+
+    def checks(self, model: str, version: str | int) -> list[Json]:
+        """Return the verdicts about a version."""
+        return list(self._pages(f"{self._models}{model}/versions/{version}/checks/"))
+
+    def upload(
+        self,
+        model: str,
+        files: Mapping[str, Path],
+        *,
+        source: Json | None = None,
+        metadata: Json | None = None,
+        conversion: Json | None = None,
+        progress: Callable[[str, int, int], None] | None = None,
+    ) -> tuple[Json, Json]:
+        """Upload a version and submit it for its checks; return it and the operation to follow.
 
         ``files`` maps the path inside the version (``model.onnx``) to the local file. ``conversion`` is the report of
         ``flotilla convert`` about one of the files; the version then names what it was made from.
 
         Raises:
             ApiError: refused.
-            OperationFailed: a check failed; the message says which and why.
         """
         self.ensure_model(model)
         base = f"{self._models}{model}/versions/"
-        version = self._post(base, {"source": source or {}, "metadata": metadata or {}})
+        version = self._post(base, {"source": source or {}, "metadata": metadata or {}}, once=True)
         if conversion is not None:
             self._post(f"{base}{version['id']}/conversion", {"report": conversion})
         for path, file in files.items():
             upload_file(
                 self._transport, version_id=version["id"], path=path, file=file, progress=_named(progress, path)
             )
-        self.wait(self._post(f"{base}{version['id']}/submit", {}), timeout_seconds)
-        return self._get(f"{base}{version['id']}/")
+        return version, self._post(f"{base}{version['id']}/submit", {}, once=True)
 
     def push_config(self, model: str, text: str, *, kind: str = "pbtxt", comment: str = "") -> Json:
         """Store a serving config (``pbtxt`` or ``json``) as a revision; the latest one again when nothing changed."""
-        path = f"{self._models}{model}/configs/"
-        return self._post(path, {"text": text, "format": kind, "comment": comment})
+        return self.configs.create(model, text, kind=kind, comment=comment)
 
     def check_config(self, model: str, text: str, *, kind: str = "pbtxt") -> Json:
         """Return what is wrong with a config; stores nothing."""
@@ -184,7 +214,7 @@ class Flotilla:
         The answer holds the id of an ``operation`` to wait for, or of an ``approval`` that somebody must give.
         """
         body = {"model": model, "fleet": fleet, "spec": {"routes": routes}, "comment": comment}
-        return self._post(self._deployments, body)
+        return self._post(self._deployments, body, once=True)
 
     def traffic(self, model: str, fleet: str, weights: Mapping[int, int]) -> Json:
         """Set the share of each version, in percent."""
@@ -235,9 +265,65 @@ class Flotilla:
         """Return the serving nodes."""
         return list(self._pages("nodes/"))
 
+    def operations(self, *, state: str = "", kind: str = "") -> Iterator[Json]:
+        """Yield operations that the caller may see, newest first."""
+        wanted = {"state": state, "kind": kind}
+        return self._pages("operations/", {name: value for name, value in wanted.items() if value})
+
+    def operation(self, operation_id: str) -> Json:
+        """Return an operation with its log."""
+        return self._get(f"operations/{operation_id}/")
+
+    def cancel(self, operation_id: str) -> Json:
+        """Ask an operation to stop and return it."""
+        return self._post(f"operations/{operation_id}/cancel", {})
+
     def approval(self, approval_id: str) -> Json:
         """Return an approval request with its plan and reviews."""
         return self._get(f"approvals/{approval_id}/")
+
+    def follower(self, timeout_seconds: float, tell: Callable[[Step], None] = lambda _step: None) -> Follower:
+        """Return what follows checks, approvals and rollouts, over cut connections, with one deadline for all."""
+        return Follower(self._transport, timeout_seconds=timeout_seconds, tell=tell)
+
+    def follow_change(self, outcome: Json, follower: Follower) -> Json:
+        """Follow what ``deploy``, ``traffic`` or ``rollback`` answered: approval, then rollout, if there are any.
+
+        Returns ``{"approval", "rollout"}``, None for what there was none of.
+
+        Raises:
+            FollowFailed: it came to no good end; its verdict says which.
+            ApiError: refused.
+        """
+        approval, rollout = None, None
+        rollouts = f"{self._deployments}{outcome['deployment']}/rollouts/"
+        page = self.page(f"deployments/{outcome['deployment']}")
+        wanted = outcome.get("rollout")
+        if outcome.get("approval"):
+            approval = follower.approval(outcome["approval"], link=self.site_page(f"approvals/{outcome['approval']}"))
+            rollout = follower.rollout(rollouts, lambda row: row["approval"] == outcome["approval"], link=page)
+        elif wanted:
+            rollout = follower.rollout(rollouts, lambda row: row["id"] == wanted, link=page)
+        return {"approval": approval, "rollout": rollout}
+
+    def project_document(self) -> Json:
+        """Return the project."""
+        return self._get(f"projects/{self.project}/")
+
+    def changes(self, topic: str, deadline: float | None = None) -> Iterator[str]:
+        """Yield whenever something under a live topic (``project:<id>``) may have changed, and once at the beginning.
+
+        It ends at the monotonic ``deadline``.
+        """
+        return self._transport.events("/live/stream", {"topics": topic}, deadline)
+
+    def page(self, path: str) -> str:
+        """Return the address of a page of the project for people: ``models/finch``."""
+        return f"{self.url}/p/{self.project}/{path}/"
+
+    def site_page(self, path: str) -> str:
+        """Return the address of a page of the console for people: ``approvals/<id>``."""
+        return f"{self.url}/{path}/"
 
     def wait(
         self, operation: Json, timeout_seconds: float = 300, *, progress: Callable[[int, str], None] | None = None
@@ -285,8 +371,8 @@ class Flotilla:
     def _get(self, path: str) -> Json:
         return dict(self._transport.send("GET", path).json())
 
-    def _post(self, path: str, body: Json) -> Json:
-        return dict(self._transport.send("POST", path, json=body).json())
+    def _post(self, path: str, body: Json, *, once: bool = False) -> Json:
+        return dict(self._transport.send("POST", path, json=body, once=once).json())
 
     def _pages(self, path: str, params: Mapping[str, str] | None = None) -> Iterator[Json]:
         return self._transport.pages(path, params)

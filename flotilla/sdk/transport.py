@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -10,6 +11,8 @@ import httpx2
 
 _TIMEOUT = httpx2.Timeout(30.0, connect=10.0)
 _RETRY_PAUSES_SECONDS = (0.2, 0.5, 1.0, 2.0)
+# A stream says something every 15 seconds; after twice that long its connection is dead.
+_SILENT_SECONDS = 35.0
 _REPEATABLE = frozenset({"GET", "HEAD", "OPTIONS"})
 _TRANSIENT = frozenset({502, 503, 504})
 
@@ -66,19 +69,24 @@ class Transport:
         content: bytes | None = None,
         headers: Mapping[str, str] | None = None,
         params: Mapping[str, str] | None = None,
+        once: bool = False,
     ) -> httpx2.Response:
         """Send and return a response below 400. ``path`` is below ``/api/v1/``, or absolute as in a Location header.
+
+        ``once``: the write carries an Idempotency-Key, so that it may be sent again when the answer got lost, and
+        still happens once. Not for addresses whose answers hold secrets: these are not kept.
 
         Raises:
             ApiError: the console answered with an error, or could not be reached (code ``unreachable``).
         """
         # the client would put an absolute path below its base address
         target = f"{self._origin}{path}" if path.startswith("/") else path
-        pauses = iter(_RETRY_PAUSES_SECONDS if method in _REPEATABLE else ())
+        headers = {"Idempotency-Key": uuid.uuid4().hex, **(headers or {})} if once else dict(headers or {})
+        pauses = iter(_RETRY_PAUSES_SECONDS if once or method in _REPEATABLE else ())
         while True:
             try:
                 response = self._client.request(
-                    method, target, json=json, content=content, headers=dict(headers or {}), params=params or None
+                    method, target, json=json, content=content, headers=headers, params=params or None
                 )
             except httpx2.HTTPError as error:
                 problem = ApiError(0, "unreachable", f"Cannot reach {self._client.base_url}: {error}")
@@ -120,6 +128,36 @@ class Transport:
                     yield rest
         except httpx2.HTTPError as error:
             raise ApiError(0, "unreachable", f"The answer of {self._client.base_url} ended early: {error}") from None
+
+    def events(self, path: str, params: Mapping[str, str], deadline: float | None = None) -> Iterator[str]:
+        """Yield an empty text at once and after each reconnection, then every block of a stream of server-sent events.
+
+        ``path`` is absolute. Connections that end are made again, until the monotonic ``deadline``.
+
+        Raises:
+            ApiError: the console refuses.
+        """
+        pauses = iter(_RETRY_PAUSES_SECONDS)
+        while deadline is None or time.monotonic() < deadline:
+            left = _SILENT_SECONDS if deadline is None else min(_SILENT_SECONDS, deadline - time.monotonic())
+            try:
+                with self._client.stream(
+                    "GET", f"{self._origin}{path}", params=params, timeout=httpx2.Timeout(left, connect=10.0)
+                ) as answer:
+                    if answer.status_code >= 400:
+                        answer.read()
+                        raise _problem(answer)
+                    pauses = iter(_RETRY_PAUSES_SECONDS)
+                    yield ""
+                    for line in answer.iter_lines():
+                        if deadline is not None and time.monotonic() >= deadline:
+                            return
+                        if line.startswith("data:"):
+                            yield line[5:].strip()
+            except httpx2.HTTPError:
+                if deadline is not None and time.monotonic() >= deadline:
+                    return
+            time.sleep(next(pauses, _RETRY_PAUSES_SECONDS[-1]))
 
     def pages(self, path: str, params: Mapping[str, str] | None = None) -> Iterator[dict[str, Any]]:
         """Yield the rows of a list, page after page."""

@@ -10,6 +10,7 @@ from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from console.api.etag import matched
 from console.api.schema import paged
 from console.api.v1.serializers.catalog import (
     ConfigCheck,
@@ -21,7 +22,7 @@ from console.api.v1.serializers.catalog import (
 )
 from console.api.views import ApiView
 from registry.errors import ValidationFailed
-from registry.models import ConfigRevision
+from registry.models import ConfigRevision, RegisteredModel
 from registry.selectors import configs as selectors
 from registry.selectors.versions import version_by_number
 from registry.services import configs as services
@@ -36,7 +37,8 @@ class ConfigList(ApiView):
 
     @extend_schema(
         summary="Store a config",
-        description="The same content as the newest revision returns that revision.",
+        description="The same content as the newest revision returns that revision. If-Match takes the ETag of "
+        "revision 0, the newest: then nothing is stored when another was stored since.",
         request=ConfigWrite,
         responses={201: ConfigDetail},
     )
@@ -45,7 +47,8 @@ class ConfigList(ApiView):
         given.pop("version")
         if given["parent"] is not None:
             given["parent"] = selectors.config_by_number(self.model, given["parent"])
-        revision = services.config_create(model=self.model, **given, actor=self.actor)
+        with matched(request, self.model, _newest) as locked:
+            revision = services.config_create(model=locked, **given, actor=self.actor)
         return Response(_detail(revision), status=201)
 
 
@@ -84,6 +87,11 @@ class ConfigDiff(ApiView):
         before = selectors.config_by_number(self.model, int(against[:9]))
         after = selectors.config_by_number(self.model, number)
         return Response([dataclasses.asdict(change) for change in services.config_diff(before, after)])
+
+
+def _newest(model: RegisteredModel) -> dict[str, Any] | None:
+    revision = selectors.config_latest(model)
+    return _detail(revision) if revision is not None else None
 
 
 def _detail(revision: ConfigRevision) -> dict[str, Any]:

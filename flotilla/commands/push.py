@@ -1,0 +1,121 @@
+"""``flotilla push``: a version from files to its checks, and on to traffic."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from flotilla.commands.context import CommandFailed, client_command, json_option
+from flotilla.commands.deployments import wanted_routes
+from flotilla.commands.following import Outcome, following, json_lines_option, timeout_option
+from flotilla.sdk import Flotilla, FollowFailed, Step
+
+
+@click.command()
+@click.argument("model")
+@click.argument("path", type=click.Path(exists=True, path_type=Path))
+@click.option("--git-sha", default="", help="Commit that the version was made from.")
+@click.option("--ci-run", default="", help="Address of the CI run.")
+@click.option("--wait/--no-wait", default=True, show_default=True, help="Follow checks, approval and rollout.")
+@click.option("--alias", help="Then point this alias at the version.")
+@click.option("--deploy", "fleet", metavar="FLEET", help="Then serve the version there.")
+@click.option("--config", "-c", type=int, default=0, help="With --deploy: config revision; the newest by default.")
+@click.option("--canary", type=click.IntRange(1, 99), help="With --deploy: only this percentage of the traffic.")
+@click.option("--comment", "-m", default="", help="With --deploy: what approvers read.")
+@timeout_option
+@json_option
+@json_lines_option
+@client_command
+def push(
+    client: Flotilla,
+    model: str,
+    path: Path,
+    git_sha: str,
+    ci_run: str,
+    wait: bool,
+    alias: str | None,
+    fleet: str | None,
+    config: int,
+    canary: int | None,
+    comment: str,
+    timeout: float,
+    as_json: bool,
+    json_lines: bool,
+) -> None:
+    """Upload PATH (a file or a folder) as a new version of MODEL and follow it to the end.
+
+    One line a stage: upload, checks, alias, approval, rollout. The exit status says how it ended.
+    """
+    if not wait and (alias or fleet):
+        raise click.UsageError("--alias and --deploy need the checks to have passed, so they do not go with --no-wait.")
+    files = files_of(path)
+    source = {key: value for key, value in {"git_sha": git_sha, "ci_run": ci_run}.items() if value}
+    with following(as_json, json_lines, lambda done: _sentence(model, done)) as outcome:
+        tell = outcome.display.tell
+        follower = client.follower(timeout, tell)
+        version, operation = client.upload(model, files, source=source, progress=_progress(tell))
+        page = client.page(f"models/{model}/versions/{version['id']}")
+        tell(Step("upload", "done", f"{len(files)} file(s) of {model}", 100, page))
+        outcome.add(version=version, checks=[], links={"version": page})
+        if not wait:
+            outcome.add(operation=operation["id"])
+            return
+        try:
+            follower.operation(operation["id"], "checks", link=page, verdict="checks_failed")
+        except FollowFailed:
+            outcome.add(version=client.version(model, version["id"]), checks=client.checks(model, version["id"]))
+            raise
+        version = client.version(model, version["id"])
+        checks = client.checks(model, version["id"])
+        outcome.add(version=version, checks=checks)
+        warned = sum(check["verdict"] == "warn" for check in checks)
+        text = f"version {version['number']} is ready" + (f", {warned} check(s) warn" if warned else "")
+        tell(Step("checks", "done", text, 100, page))
+        if alias:
+            outcome.add(alias=client.aliases.set(model, alias, version["number"], comment=comment))
+            tell(Step("alias", "done", f"{alias} is version {version['number']}"))
+        if fleet:
+            routes = wanted_routes(client, model, fleet, version["number"], config, canary)
+            deploy_and_follow(client, outcome, follower, client.deploy(model, fleet, routes, comment=comment))
+
+
+def deploy_and_follow(client: Flotilla, outcome: Outcome, follower: Any, answer: dict[str, Any]) -> None:
+    """Follow what a change answered and note it in the outcome."""
+    links = dict(outcome.document.get("links", {}))
+    links["deployment"] = client.page(f"deployments/{answer['deployment']}")
+    if answer.get("approval"):
+        links["approval"] = client.site_page(f"approvals/{answer['approval']}")
+    outcome.add(change=answer, links=links)
+    try:
+        outcome.add(**client.follow_change(answer, follower))
+    except FollowFailed as error:
+        outcome.add(**{error.stage: error.document})
+        raise
+
+
+def files_of(path: Path) -> dict[str, Path]:
+    """Return path inside the version -> local file. A single file of a known kind gets the name that nodes expect."""
+    if path.is_dir():
+        files = {str(file.relative_to(path)): file for file in sorted(path.rglob("*")) if file.is_file()}
+        if not files:
+            raise CommandFailed(f"{path} holds no files.")
+        return files
+    return {"model.onnx" if path.suffix == ".onnx" else path.name: path}
+
+
+def _progress(tell: Any) -> Any:
+    def say(path: str, sent: int, total: int) -> None:
+        mib = f"{sent / 2**20:.1f} of {total / 2**20:.1f} MiB"
+        tell(Step("upload", "running", f"{path}  {mib}", sent * 100 // max(total, 1)))
+
+    return say
+
+
+def _sentence(model: str, done: dict[str, Any]) -> str:
+    number = done["version"]["number"]
+    if number is None:
+        return f"{model} is uploaded; its checks run: {done['links']['version']}"
+    served = " and serves" if done.get("rollout") else ""
+    return f"{model} version {number} is ready{served}."

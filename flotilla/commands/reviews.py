@@ -1,0 +1,102 @@
+"""Approvals: what waits, what it would change, and the decision."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from flotilla.commands.context import CommandFailed, client_command, json_option, show, table
+from flotilla.commands.exit_codes import Exit
+from flotilla.sdk import Flotilla
+
+_comment = click.option("--comment", "-m", default="", help="Why.")
+
+
+@click.command()
+@click.option("--state", default="open", show_default=True, help="open, applied, rejected, voided...")
+@json_option
+@client_command
+def approvals(client: Flotilla, state: str, as_json: bool) -> None:
+    """List approval requests."""
+    found = client.approvals(state)
+    rows = ([a["id"], a["model"], a["fleet"], a["requester"], a["plan_digest"][:12], a["state"]] for a in found)
+    show(found, as_json, lambda: table(rows, ["ID", "MODEL", "FLEET", "BY", "PLAN", "STATE"]))
+
+
+@click.command()
+@click.argument("approval")
+@_comment
+@click.option("--plan", "plan_digest", help="Digest of the plan that you have read; without it the plan is shown.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@json_option
+@client_command
+def approve(client: Flotilla, approval: str, comment: str, plan_digest: str | None, yes: bool, as_json: bool) -> None:
+    """Approve the plan of request APPROVAL, bound to the digest of what is shown."""
+    _decide(client, approval, "approve", comment, plan_digest, yes, as_json)
+
+
+@click.command()
+@click.argument("approval")
+@_comment
+@click.option("--plan", "plan_digest", help="Digest of the plan that you have read; without it the plan is shown.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--request-changes", is_flag=True, help="Ask for changes instead: the request stays open.")
+@json_option
+@client_command
+def reject(
+    client: Flotilla,
+    approval: str,
+    comment: str,
+    plan_digest: str | None,
+    yes: bool,
+    request_changes: bool,
+    as_json: bool,
+) -> None:
+    """Reject the plan of request APPROVAL; say why with -m."""
+    _decide(client, approval, "request_changes" if request_changes else "reject", comment, plan_digest, yes, as_json)
+
+
+@click.command()
+@click.argument("approval")
+@click.argument("decision", type=click.Choice(["approve", "request_changes", "reject"]))
+@click.option("--plan", "plan_digest", required=True, help="Digest of the plan that you have read.")
+@_comment
+@json_option
+@client_command
+def review(client: Flotilla, approval: str, decision: str, plan_digest: str, comment: str, as_json: bool) -> None:
+    """Decide on an approval request, for scripts that read the plan themselves."""
+    answer = client.review(approval, decision, plan_digest=plan_digest, comment=comment)
+    show(answer, as_json, lambda: f"{approval}: {decision}")
+
+
+def _decide(
+    client: Flotilla, approval: str, decision: str, comment: str, plan_digest: str | None, yes: bool, as_json: bool
+) -> None:
+    if plan_digest is None:
+        found = client.approval(approval)
+        plan_digest = str(found["plan_digest"])
+        click.echo(_plan_text(client, found), err=True)
+        if not yes:
+            if not sys.stdin.isatty():
+                raise CommandFailed("Nobody can be asked here: name what you have read with --plan.", Exit.USAGE)
+            click.confirm(f"{decision.replace('_', ' ').capitalize()}?", abort=True, err=True)
+    answer = client.review(approval, decision, plan_digest=plan_digest, comment=comment)
+    show(answer, as_json, lambda: f"{decision.replace('_', ' ').capitalize()}d. The request is {answer['state']}.")
+
+
+def _plan_text(client: Flotilla, found: dict[str, Any]) -> str:
+    routes = found["spec"].get("routes", [])
+    rows = [[r["version"], r["config"], r["role"], f"{r['weight']} %"] for r in routes]
+    reviews = [f"{r['reviewer']}: {r['decision']} {r['comment']}".rstrip() for r in found["reviews"]]
+    return "\n".join(
+        [
+            f"{found['model']} on {found['fleet']} ({found['environment']}), asked by {found['requester']}",
+            *([f"  “{found['comment']}”"] if found["comment"] else []),
+            f"  plan {found['plan_digest']}",
+            f"  {client.site_page('approvals/' + found['id'])}",
+            table(rows, ["VERSION", "CONFIG", "ROLE", "TRAFFIC"]) if rows else "  takes everything off",
+            *reviews,
+        ]
+    )
