@@ -14,6 +14,7 @@ from console.web.views import (
     deployments,
     fleet,
     home,
+    logs,
     measurements,
     models,
     operations,
@@ -69,6 +70,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path(_DEPLOYMENT + "traffic/", deployments.traffic, name="traffic"),
     path(_DEPLOYMENT + "rollback/", deployments.rollback, name="rollback"),
     path(_DEPLOYMENT + "try/", try_it.run, name="try-run"),
+    path(_DEPLOYMENT + "logs/", logs.deployment_logs, name="deployment-logs"),
+    path("logs/<uuid:operation_id>/", logs.logs, name="logs"),
     path("try/<uuid:operation_id>/", try_it.result, name="try-result"),
     # Approvals
     path("approvals/", approvals.inbox, name="approvals"),
@@ -79,6 +82,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("fleet/", fleet.fleet, name="fleet"),
     path("fleet/join/", fleet.join, name="fleet-join"),
     path("fleet/nodes/<uuid:node_id>/", fleet.node, name="node"),
+    path("fleet/nodes/<uuid:node_id>/logs/", logs.node_logs, name="node-logs"),
     path("fleet/nodes/<uuid:node_id>/act/", fleet.node_act, name="node-act"),
     # Settings
     path("settings/members/", settings.members, name="members"),

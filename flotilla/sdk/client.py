@@ -265,6 +265,19 @@ class Flotilla:
         """Return the serving nodes."""
         return list(self._pages("nodes/"))
 
+    def node_logs(self, node: str, *, tail: int = 200, timeout_seconds: float = 60) -> list[Json]:
+        """Return ``[{"node", "lines", "error"}]``: the newest lines of a node's log (by name), oldest first."""
+        found = next((row for row in self.nodes() if row["name"] == node), None)
+        if found is None:
+            raise ApiError(404, "not_found", f"There is no node {node}.")
+        operation = self._post(f"nodes/{found['id']}/logs", {"tail": tail})
+        return list(self.wait(operation, timeout_seconds)["result"]["nodes"])
+
+    def deployment_logs(self, model: str, fleet: str, *, tail: int = 200, timeout_seconds: float = 60) -> list[Json]:
+        """Return the same of every node of a deployment: the lines that name its model."""
+        operation = self._post(f"{self._deployments}{self._deployment_id(model, fleet)}/logs", {"tail": tail})
+        return list(self.wait(operation, timeout_seconds)["result"]["nodes"])
+
     def operations(self, *, state: str = "", kind: str = "") -> Iterator[Json]:
         """Yield operations that the caller may see, newest first."""
         wanted = {"state": state, "kind": kind}

@@ -34,7 +34,8 @@ class Operation(Row):
 
     kinds: ``validate_version`` (subject version), ``deploy`` (subject deployment; finished by reconcile),
     ``infer`` (subject deployment; params hold the request, result the answer, kept an hour), ``bench_model`` (subject
-    version; params hold node, config and grid, result the id of the measurement).
+    version; params hold node, config and grid, result the id of the measurement), ``node_logs`` (subject node) and
+    ``deployment_logs`` (subject deployment; result the lines by node, kept an hour).
     """
 
     kind = models.CharField(max_length=32)

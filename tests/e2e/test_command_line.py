@@ -205,3 +205,9 @@ def test_a_config_is_edited_and_nothing_typed_is_lost(
     lost = run("author", "config", "edit", pushed, "--yes", status=11, EDITOR=meanwhile)
     assert "Somebody stored another config meanwhile" in lost
     assert Path(lost.split("Your text is in ")[1].strip()).read_text() == "max_batch_size: 3"
+
+
+def test_logs_of_a_deployment_name_it(run: Run, pushed: str) -> None:
+    [row] = run("author", "logs", "deployment", pushed, "--json")
+    assert row["error"] == "" and row["lines"] and all(pushed in line for line in row["lines"])
+    assert "[permission_denied" in run("author", "logs", "node", row["node"], status=10)

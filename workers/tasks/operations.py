@@ -18,6 +18,7 @@ from workers.checks.verdicts import VersionRejected
 from workers.locks.leases import Lease, LeaseLost, new_owner
 from workers.node_client.errors import NodeClientError
 from workers.tasks.interactive import infer
+from workers.tasks.logs import deployment_logs, node_logs
 from workers.tasks.measuring import bench_model
 
 _log = logging.getLogger(__name__)
@@ -25,7 +26,13 @@ _log = logging.getLogger(__name__)
 
 Handler = Callable[[Operation, Lease], Mapping[str, Any]]
 
-HANDLERS: dict[str, Handler] = {"validate_version": validate_version, "infer": infer, "bench_model": bench_model}
+HANDLERS: dict[str, Handler] = {
+    "validate_version": validate_version,
+    "infer": infer,
+    "bench_model": bench_model,
+    "node_logs": node_logs,
+    "deployment_logs": deployment_logs,
+}
 
 
 def work_on(operation_id: uuid.UUID, handlers: Mapping[str, Handler] = HANDLERS) -> bool:

@@ -16,6 +16,7 @@ from console.api.v1 import (
     environments,
     fleet,
     login_requests,
+    logs,
     measurements,
     metrics,
     models,
@@ -72,6 +73,7 @@ urlpatterns: list[URLPattern] = [
         path(f"nodes/<uuid:node>/{verb}", fleet.NodeMove.as_view(verb=verb))
         for verb in ("cordon", "uncordon", "drain", "retire")
     ),
+    path("nodes/<uuid:node>/logs", logs.NodeLogs.as_view()),
     path("join-tokens/", fleet.JoinTokenList.as_view()),
     path("blobs/<str:sha256>", blobs.BlobItem.as_view()),
     path(_DEPLOYMENTS, deployments.DeploymentList.as_view()),
@@ -81,6 +83,7 @@ urlpatterns: list[URLPattern] = [
     path(f"{_DEPLOYMENT}routes", deployments.DeploymentRoutes.as_view()),
     path(f"{_DEPLOYMENT}rollback", deployments.DeploymentRollback.as_view()),
     path(f"{_DEPLOYMENT}infer", deployments.DeploymentInfer.as_view()),
+    path(f"{_DEPLOYMENT}logs", logs.DeploymentLogs.as_view()),
     path(f"{_DEPLOYMENT}rollouts/", deployments.RolloutList.as_view()),
     path("approvals/", approvals.ApprovalList.as_view()),
     path("approvals/<uuid:approval>/", approvals.ApprovalItem.as_view()),

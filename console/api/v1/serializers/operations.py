@@ -8,6 +8,7 @@ from rest_framework import serializers
 
 from registry.models import AuditEvent, Operation
 from registry.selectors.metrics import METRICS
+from registry.services.logs import MOST_LINES
 
 
 class OperationSerializer(serializers.ModelSerializer[Operation]):
@@ -38,6 +39,12 @@ class OperationSerializer(serializers.ModelSerializer[Operation]):
             "finished_at",
             "expires_at",
         ]
+
+
+class LogsWrite(serializers.Serializer[Any]):
+    """How many of the newest lines."""
+
+    tail = serializers.IntegerField(default=200, min_value=1, max_value=MOST_LINES)
 
 
 class AuditSerializer(serializers.ModelSerializer[AuditEvent]):
