@@ -136,11 +136,45 @@ def rest_api() -> str:
             WRITTEN,
             "Addresses are below `/api/v1/`. `GET /api/v1/openapi.json` describes bodies and answers.",
             "Sign in with `Authorization: Bearer flo_...` (or, from the console's own pages, with the session and"
-            " `X-CSRFToken`). Errors are `application/problem+json`. Lists take `cursor`, `ordering` and `fields`."
+            " `X-CSRFToken`). Refusals are problem documents with a stable `code`: see [errors](errors.md)."
             " Writes take `Idempotency-Key`. PUT, PATCH and DELETE need `If-Match` with the `ETag` of what was read"
             " (428 without, 412 when it has changed since); verbs check it when it is sent. Long work answers 202 with"
             " the `Location` of an operation.",
+            "Lists take `cursor` and `page_size` (to 200), `ordering` by one or more columns, `fields`, filters by"
+            " value (`state=ready,archived`) and by time (`created_at__gte=`, `created_at__lt=`). A page begins after"
+            " the row before it, so that rows which come and go are neither repeated nor missed. Parameters, fields and"
+            " bodies that an address does not know are refused with 400. `openapi.json` is what is served.",
             _table(("Method", "Address", "What it does"), rows),
+        ]
+    )
+
+
+def openapi() -> str:
+    """Return the description of the API as it is served, in one order for good."""
+    import json
+
+    from console.api.v1.openapi import document
+
+    return json.dumps(document(), indent=1, sort_keys=True, ensure_ascii=False, default=str) + "\n"
+
+
+def errors() -> str:
+    """Return the page with a row for each code of a problem document."""
+    from console.middleware.problem_codes import catalogue
+
+    rows = [
+        (f"`{row.code}`", str(row.status), row.title, row.meaning, "yes" if row.is_worth_repeating else "")
+        for row in catalogue().values()
+    ]
+    return _page(
+        [
+            "# Errors of the REST API",
+            WRITTEN,
+            "Every refusal is `application/problem+json` (RFC 9457): `type`, `title`, `status`, `code`, `detail`,"
+            " `errors`, `request_id`. Compare `code`, which stays as it is; show `detail`. Each of `errors` has a"
+            " `message`, the `field` it is about and where that is: a `pointer` into the body (`#/routes/0/weight`, RFC"
+            " 6901), or the `parameter` of the address. Several codes may share a status.",
+            _table(("Code", "Status", "Title", "What it means", "May be repeated as it is"), rows),
         ]
     )
 
@@ -209,6 +243,8 @@ PAGES: dict[str, Callable[[], str]] = {
     "rest-api.md": rest_api,
     "checks.md": checks,
     "limits.md": limits,
+    "errors.md": errors,
+    "openapi.json": openapi,
 }
 
 

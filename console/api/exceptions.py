@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from typing import Any
 
 from django.core.exceptions import PermissionDenied, RequestDataTooBig
@@ -58,7 +59,7 @@ def _of_framework(error: exceptions.APIException, request_id: str) -> tuple[dict
     if getattr(error, "auth_header", None):
         headers["WWW-Authenticate"] = str(getattr(error, "auth_header"))  # noqa: B009
     if getattr(error, "wait", None):
-        headers["Retry-After"] = str(int(getattr(error, "wait")))  # noqa: B009
+        headers["Retry-After"] = str(math.ceil(getattr(error, "wait")))  # noqa: B009
     if isinstance(error, exceptions.ValidationError):
         detail = _("Some fields are not acceptable.")
         field_errors = list(_flatten(error.detail, ""))

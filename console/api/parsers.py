@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from typing import IO, Any
@@ -32,11 +33,11 @@ class _Bounded:
 
 
 class BoundedJsonParser(JSONParser):
-    """The framework's parser, refusing what would be an unexpected error later.
+    """Reads JSON, refusing what would be an unexpected error later, or be understood in two ways.
 
     Raises:
-        ParseError: no JSON, nested deeper than 100 levels, or text and numbers that PostgreSQL's JSON cannot hold (NUL,
-            half surrogate pairs, infinity).
+        ParseError: no JSON, a name twice in one object, nested deeper than 100 levels, or text and numbers that
+            PostgreSQL's JSON cannot hold (NUL, half surrogate pairs, infinity).
         RequestDataTooBig: more than ``DATA_UPLOAD_MAX_MEMORY_SIZE`` bytes.
     """
 
@@ -44,15 +45,30 @@ class BoundedJsonParser(JSONParser):
         self, stream: IO[Any], media_type: str | None = None, parser_context: Mapping[str, Any] | None = None
     ) -> Any:
         """Return the document."""
-        bounded: Any = _Bounded(stream, settings.DATA_UPLOAD_MAX_MEMORY_SIZE or 0)
+        body = _Bounded(stream, settings.DATA_UPLOAD_MAX_MEMORY_SIZE or 0).read()
         try:
-            document = super().parse(bounded, media_type, parser_context)
+            document = json.loads(body.decode(), object_pairs_hook=_unique, parse_constant=_no_number)
         except RecursionError:
             raise ParseError(_("The JSON is nested too deeply.")) from None
+        except ValueError as error:
+            raise ParseError(_("The body is no JSON: %(why)s") % {"why": error}) from None
         problem = storing_problem(document)
         if problem:
             raise ParseError(problem)
         return document
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    document = dict(pairs)
+    if len(document) < len(pairs):
+        names = [name for name, _value in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ParseError(_("The JSON names “%(name)s” twice in one object.") % {"name": ascii(twice[:100])[1:-1]})
+    return document
+
+
+def _no_number(name: str) -> Any:
+    raise ParseError(_("The JSON holds %(name)s, which is no number of JSON.") % {"name": name})
 
 
 def storing_problem(document: Any) -> str:

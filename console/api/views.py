@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from django.conf import settings
 from django.core.exceptions import RequestDataTooBig
-from django.core.exceptions import ValidationError as DjangoValidationError
 from django.db.models import QuerySet
 from django.utils.functional import cached_property
 from django.utils.translation import gettext as _
+from rest_framework.exceptions import ValidationError
 from rest_framework.negotiation import BaseContentNegotiation, DefaultContentNegotiation
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -18,7 +19,7 @@ from rest_framework.views import APIView
 
 from console.api.etag import require_precondition, tagged
 from console.api.idempotency import Replay
-from console.api.pagination import NewestFirst
+from console.api.pagination import Listing, chosen_fields, narrowed, paginate, refuse_unknown
 from console.identity.actors import actor_of
 from console.identity.reauthentication import is_recent
 from registry.domain.actors import Actor
@@ -53,12 +54,18 @@ class ApiView(APIView):
     ``write_scope`` is what a token needs for unsafe methods; ``keeps_answers`` False keeps answers with secrets out
     of the store of idempotent answers; ``needs_match`` False lets changes pass without If-Match. ``asks_again``: the
     session of a browser must have shown a short while ago who is there; tokens are made for just that.
+
+    ``listing`` is what GET of a list takes, ``queries`` what GET of anything else takes; other parameters are refused.
+    ``checks_match`` tells the description that POST looks at If-Match.
     """
 
     write_scope: ClassVar[str] = "write"
     keeps_answers: ClassVar[bool] = True
     needs_match: ClassVar[bool] = True
     asks_again: ClassVar[bool] = False
+    checks_match: ClassVar[bool] = False
+    listing: ClassVar[Listing | None] = None
+    queries: ClassVar[tuple[str, ...]] = ()
     content_negotiation_class = AlwaysJson
     _replay: Replay | None = None
 
@@ -72,6 +79,8 @@ class ApiView(APIView):
             raise PermissionDenied(_("The token needs the scope %(scope)s for this.") % {"scope": scope})
         if self.asks_again and request.auth is None and scope != "read" and not is_recent(request._request):
             raise ReauthenticationRequired(_("Confirm in the console who you are, then try again."))
+        if request.method == "GET":
+            refuse_unknown(request, self.queries if self.listing is None else self.listing.names())
         if self.needs_match:
             require_precondition(request)
         if self.keeps_answers:
@@ -111,51 +120,38 @@ class ApiView(APIView):
         return models.model_get(self.actor, self.kwargs["project"], self.kwargs["model"])
 
     def read(self, serializer: type[BaseSerializer[Any]]) -> dict[str, Any]:
-        """Return the validated body. Raises ValidationError with the fields."""
+        """Return the validated body. Raises ValidationError with the fields; one that nobody knows is an error too."""
         given = serializer(data=self.request.data)
+        if isinstance(self.request.data, dict):
+            unknown = sorted(set(self.request.data) - set(getattr(given, "fields", self.request.data)))
+            if unknown:
+                raise ValidationError({name[:100]: [_("There is no such field.")] for name in unknown})
         given.is_valid(raise_exception=True)
         return dict(given.validated_data)
 
-    def narrowed(self, rows: QuerySet[Any], filters: tuple[str, ...]) -> QuerySet[Any]:
-        """Return the rows that the filters of the address keep; a bad value of a filter keeps none."""
-        for name in filters:
-            wanted = self.request.query_params.get(name)
-            if wanted:
-                rows = _matching(rows, name, wanted.split(","))
-        return rows
+    def narrowed(self, rows: QuerySet[Any]) -> QuerySet[Any]:
+        """Return the rows that the filters of the address keep. Raises ValidationFailed for a bad value."""
+        return narrowed(self.request, rows, self.listing or Listing())
 
     def page(
         self,
         rows: QuerySet[Any],
         serializer: type[BaseSerializer[Any]],
-        filters: tuple[str, ...] = (),
-        ordering: tuple[str, ...] = (),
+        shown: Callable[[list[Any]], Sequence[Any]] = list,
     ) -> Response:
-        """Return one page.
+        """Return one page of what ``listing`` allows; ``shown`` makes of its rows what the serializer takes.
 
-        ``?<filter>=a,b`` keeps rows with one of the values, ``?fields=a,b`` keeps only those fields, and
-        ``?ordering=created_at`` puts the oldest first. Bad values of a filter match nothing.
+        ``?<filter>=a,b`` keeps rows with one of the values, ``?<time>__gte=`` and ``__lt=`` those of a range,
+        ``?ordering=-created_at,name`` orders, ``?fields=a,b`` keeps only those fields. Raises ValidationFailed for
+        what is none of these.
         """
-        rows = self.narrowed(rows, filters)
-        paginator = NewestFirst()
-        if ordering:
-            paginator.ordering = ordering
-        elif self.request.query_params.get("ordering") == "created_at":
-            paginator.ordering = ("created_at", "id")
-        page = paginator.paginate_queryset(rows, self.request, view=self)
-        documents = serializer(page, many=True, context={"request": self.request}).data
-        wanted_fields = self.request.query_params.get("fields")
-        if wanted_fields:
-            kept = set(wanted_fields.split(","))
-            documents = [{key: value for key, value in row.items() if key in kept} for row in documents]
-        return paginator.get_paginated_response(documents)
-
-
-def _matching(rows: QuerySet[Any], name: str, values: list[str]) -> QuerySet[Any]:
-    try:
-        return rows.filter(**{f"{name}__in": values})
-    except (ValueError, DjangoValidationError):
-        return rows.none()
+        one = serializer(context={"request": self.request})
+        wanted = chosen_fields(self.request, getattr(one, "fields", ()))
+        found = paginate(self.request, self.narrowed(rows), self.listing or Listing())
+        documents = serializer(shown(found.rows), many=True, context={"request": self.request}).data
+        if wanted is not None:
+            documents = [{key: value for key, value in row.items() if key in wanted} for row in documents]
+        return Response({"next": found.next, "previous": found.previous, "results": documents})
 
 
 def accepted(operation_id: Any, document: dict[str, Any]) -> Response:

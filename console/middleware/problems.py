@@ -1,31 +1,21 @@
-"""Domain errors as problem+json: the table from codes to status numbers, shared by the API and the raw ASGI apps.
+"""Errors as problem+json, shared by the API and the raw ASGI apps. The codes are in ``problem_codes``.
 
-Source: RFC 9457 (problem details).
+Source: RFC 9457 (problem details), RFC 6901 (JSON pointers).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from http import HTTPStatus
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from console.middleware.problem_codes import STATUS_BY_CODE, code_of, title_of
 from registry import errors
 
-CONTENT_TYPE = "application/problem+json"
+__all__ = ["CONTENT_TYPE", "STATUS_BY_CODE", "pointer", "problem", "problem_of"]
 
-STATUS_BY_CODE: dict[str, int] = {
-    errors.ValidationFailed.code: 400,
-    errors.PermissionDenied.code: 403,
-    errors.ReauthenticationRequired.code: 403,
-    errors.NotFound.code: 404,
-    errors.InvalidTransition.code: 409,
-    errors.Conflict.code: 409,
-    errors.Immutable.code: 409,
-    errors.StaleWrite.code: 412,
-    errors.PreconditionRequired.code: 428,
-    errors.QuotaExceeded.code: 413,
-    errors.StorageFailed.code: 507,
-}
+CONTENT_TYPE = "application/problem+json"
+_STEP = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
 
 
 def problem(
@@ -33,22 +23,26 @@ def problem(
     detail: str,
     *,
     code: str = "",
-    title: str = "",
-    field_errors: Sequence[dict[str, str]] = (),
+    field_errors: Sequence[Mapping[str, str]] = (),
     request_id: str = "",
     **extra: Any,
 ) -> dict[str, Any]:
-    """Return the problem document. ``code`` is what programs compare; ``detail`` is one sentence for people."""
-    title = title or _phrase(status)
-    code = code or title.lower().replace(" ", "_").replace("-", "_")
+    """Return the problem document. ``code`` is what programs compare; ``detail`` is one sentence for people.
+
+    Each of ``field_errors`` (``{"field": dotted path, "message"}``) gets the JSON pointer into the body, unless it
+    names a ``parameter`` of the address.
+    """
+    code = code_of(status, code)
     return {
         **extra,
         "type": f"urn:flotilla:problem:{code}",
-        "title": title,
+        "title": title_of(code),
         "status": status,
         "code": code,
         "detail": detail,
-        "errors": list(field_errors),
+        "errors": [
+            dict(one) if "parameter" in one else {**one, "pointer": pointer(one["field"])} for one in field_errors
+        ],
         "request_id": request_id,
     }
 
@@ -65,8 +59,7 @@ def problem_of(error: errors.RegistryError, request_id: str) -> dict[str, Any]:
     )
 
 
-def _phrase(status: int) -> str:
-    try:
-        return HTTPStatus(status).phrase
-    except ValueError:
-        return "Checksum Mismatch" if status == 460 else "Error"
+def pointer(path: str) -> str:
+    """Return the pointer of a dotted path: ``routes[0].weight`` is ``#/routes/0/weight``; ``#`` is the whole body."""
+    steps = [index or name.replace("~", "~0").replace("/", "~1") for index, name in _STEP.findall(path)]
+    return "/".join(["#", *steps])

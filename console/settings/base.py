@@ -228,8 +228,6 @@ REST_FRAMEWORK = {
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["console.api.parsers.BoundedJsonParser"],
-    "DEFAULT_PAGINATION_CLASS": "console.api.pagination.NewestFirst",
-    "PAGE_SIZE": 50,
     "DEFAULT_SCHEMA_CLASS": "console.api.schema.NamedSchema",
     "EXCEPTION_HANDLER": "console.api.exceptions.handle",
     "DEFAULT_THROTTLE_CLASSES": [],
@@ -238,6 +236,8 @@ REST_FRAMEWORK = {
 SPECTACULAR_SETTINGS = {
     "TITLE": "Flotilla",
     "VERSION": "1",
+    "OAS_VERSION": "3.1.1",
+    "COMPONENT_SPLIT_PATCH": False,
     "SERVE_INCLUDE_SCHEMA": False,
     "SCHEMA_PATH_PREFIX": "/api/v1/",
     "POSTPROCESSING_HOOKS": [

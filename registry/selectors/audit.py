@@ -19,6 +19,7 @@ from registry.selectors.accounts import projects_of
 _WORD = re.compile(r"[^\W_]+")
 _MOST_WORDS = 16
 _FEW = 1000
+_MOST_LETTERS = 200  # more than names have; PostgreSQL refuses words of 2 KiB
 
 
 def audit_visible_to(actor: Actor) -> QuerySet[AuditEvent]:
@@ -51,6 +52,7 @@ def audit_search(events: QuerySet[AuditEvent], text: str) -> QuerySet[AuditEvent
 
 def _term(part: str) -> str:
     """Return what finds one word of a search, as text of a tsquery; "" when there is nothing to look for."""
+    part = part[:_MOST_LETTERS]
     words = [f"'{word}':*" for word in _WORD.findall(part)]
     if not words:
         return ""

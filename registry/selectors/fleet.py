@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import reduce
@@ -138,9 +139,14 @@ def observation_of(node: ServingNode) -> NodeObservation | None:
         return None
 
 
-def node_rows(now: datetime | None = None) -> list[NodeRow]:
-    """Return all nodes that are not retired, by name, in a fixed number of queries."""
-    nodes = ServingNode.objects.exclude(state=NodeState.RETIRED).select_related("observation").order_by("name")
+def nodes_joined() -> QuerySet[ServingNode]:
+    """Return the nodes that are not retired, by name."""
+    return ServingNode.objects.exclude(state=NodeState.RETIRED).select_related("observation").order_by("name")
+
+
+def node_rows(nodes: Iterable[ServingNode] | None = None, now: datetime | None = None) -> list[NodeRow]:
+    """Return rows of these nodes, or of all that are not retired, in a fixed number of queries."""
+    nodes = nodes_joined() if nodes is None else nodes
     known = list(fleets())
     return [_row(node, known, now or timezone.now()) for node in nodes]
 

@@ -11,6 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from console.api.etag import matched, tagged
+from console.api.pagination import Listing
 from console.api.schema import paged
 from console.api.v1.serializers.accounts import (
     MeSerializer,
@@ -65,6 +66,13 @@ class OwnToken(ApiView):
 class UserList(ApiView):
     """Accounts that the caller may know."""
 
+    listing = Listing(
+        ("username", "site_role", "is_service", "is_active"),
+        ("date_joined",),
+        ("-date_joined",),
+        ("username", "date_joined"),
+    )
+
     write_scope = "admin"
     asks_again = True
     keeps_answers = False
@@ -72,7 +80,7 @@ class UserList(ApiView):
     @extend_schema(summary="List accounts", responses=paged(UserSerializer))
     def get(self, request: Request) -> Response:
         rows = selectors.users_visible_to(self.actor)
-        return self.page(rows, UserSerializer, filters=("username",), ordering=("-date_joined", "-id"))
+        return self.page(rows, UserSerializer)
 
     @extend_schema(summary="Create an account", request=UserWrite, responses={201: UserSerializer})
     def post(self, request: Request) -> Response:
@@ -82,6 +90,8 @@ class UserList(ApiView):
 
 class TokenList(ApiView):
     """Bearer tokens of the caller."""
+
+    listing = Listing(("name", "project__slug", "owner__username"), ("created_at",), orderings=("name", "created_at"))
 
     write_scope = "admin"
     asks_again = True

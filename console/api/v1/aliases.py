@@ -9,6 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from console.api.etag import matched, tagged
+from console.api.pagination import Listing
 from console.api.schema import paged
 from console.api.v1.serializers.aliases import AliasSerializer, AliasWrite
 from console.api.views import ApiView
@@ -21,9 +22,11 @@ from registry.services import aliases as services
 class AliasList(ApiView):
     """Aliases of a model that were set. ``latest`` is read at its own address."""
 
+    listing = Listing(("name", "is_protected"), orderings=("name", "created_at"))
+
     @extend_schema(summary="List aliases", responses=paged(AliasSerializer))
     def get(self, request: Request, project: str, model: str) -> Response:
-        return self.page(selectors.aliases_of(self.model), AliasSerializer, filters=("name", "is_protected"))
+        return self.page(selectors.aliases_of(self.model), AliasSerializer)
 
 
 class AliasItem(ApiView):

@@ -5,11 +5,13 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
+from django.utils.translation import gettext as _
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from console.api.etag import matched, tagged
+from console.api.pagination import Listing, refusal
 from console.api.schema import paged
 from console.api.v1.serializers.deployments import (
     ApprovalDetailSerializer,
@@ -30,16 +32,21 @@ from registry.services.locking import held
 class ApprovalList(ApiView):
     """Requests of the caller's projects; ``?inbox=1`` only those that wait for somebody like the caller."""
 
+    listing = Listing(("state", "project__slug", "environment__slug"), also=("inbox",))
+
     @extend_schema(
         summary="List approval requests",
-        parameters=[OpenApiParameter("state"), OpenApiParameter("inbox")],
+        parameters=[OpenApiParameter("inbox", enum=["1", "true"], description="Only what the caller may decide.")],
         responses=paged(ApprovalSerializer),
     )
     def get(self, request: Request) -> Response:
         rows = selectors.approvals_visible_to(self.actor)
-        if request.query_params.get("inbox") in {"1", "true"}:
+        inbox = request.query_params.get("inbox")
+        if inbox is not None and inbox not in {"1", "true"}:
+            raise refusal("inbox", _("“inbox” is 1 or left out."))
+        if inbox:
             rows = selectors.inbox(self.actor)
-        return self.page(rows, ApprovalSerializer, filters=("state", "project__slug"))
+        return self.page(rows, ApprovalSerializer)
 
 
 class ApprovalView(ApiView):
@@ -72,6 +79,9 @@ class ApprovalItem(ApprovalView):
 
 class ReviewList(ApprovalView):
     """Decisions about a request."""
+
+    checks_match = True
+    listing = Listing(("decision",))
 
     @extend_schema(summary="List reviews", responses=paged(ReviewSerializer))
     def get(self, request: Request, approval: uuid.UUID) -> Response:
@@ -116,6 +126,8 @@ class ApprovalBypass(ApprovalView):
 
 class ApprovalWithdraw(ApprovalView):
     """Take a request back."""
+
+    checks_match = True
 
     @extend_schema(summary="Withdraw a request", request=None, responses=ApprovalDetailSerializer)
     def post(self, request: Request, approval: uuid.UUID) -> Response:

@@ -14,6 +14,7 @@ from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_sche
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from console.api.pagination import Listing
 from console.api.schema import paged
 from console.api.v1.serializers.operations import AuditSerializer
 from console.api.views import ApiView
@@ -32,18 +33,22 @@ _UNSEALED_LIMIT = 10_000
 class AuditList(ApiView):
     """Events of the caller's projects, newest first."""
 
+    listing = Listing(_FILTERS, also=("q",))
+
     @extend_schema(
         summary="List audit events",
-        parameters=[_SEARCH, *(OpenApiParameter(name) for name in _FILTERS)],
+        parameters=[_SEARCH],
         responses=paged(AuditSerializer),
     )
     def get(self, request: Request) -> Response:
         events = selectors.audit_search(selectors.audit_visible_to(self.actor), request.query_params.get("q", ""))
-        return self.page(events, AuditSerializer, filters=_FILTERS)
+        return self.page(events, AuditSerializer)
 
 
 class AuditExport(ApiView):
     """Events of the caller's projects as JSON lines, in the order in which they were sealed."""
+
+    listing = Listing(_FILTERS, also=("q", "after_sequence"), is_paged=False)
 
     @extend_schema(
         summary="Export audit events as JSON lines",
@@ -54,7 +59,6 @@ class AuditExport(ApiView):
         ),
         parameters=[
             _SEARCH,
-            *(OpenApiParameter(name) for name in _FILTERS),
             OpenApiParameter("after_sequence", OpenApiTypes.INT, description="Only later seals; needs `project_id`."),
         ],
         responses={(200, "application/x-ndjson"): OpenApiResponse(OpenApiTypes.STR, "One JSON object a line.")},
@@ -69,7 +73,7 @@ class AuditExport(ApiView):
     def _chosen(self, request: Request) -> QuerySet[AuditEvent]:
         given = request.query_params
         events = selectors.audit_search(selectors.audit_visible_to(self.actor), given.get("q", ""))
-        events = self.narrowed(events, _FILTERS)
+        events = self.narrowed(events)
         after = given.get("after_sequence", "")
         if not after:
             return events

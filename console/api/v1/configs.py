@@ -11,6 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from console.api.etag import matched
+from console.api.pagination import Listing
 from console.api.schema import paged
 from console.api.v1.serializers.catalog import (
     ConfigCheck,
@@ -31,9 +32,11 @@ from registry.services import configs as services
 class ConfigList(ApiView):
     """Config revisions of a model."""
 
+    listing = Listing(("digest", "number"), orderings=("number", "created_at"))
+
     @extend_schema(summary="List configs", responses=paged(ConfigSerializer))
     def get(self, request: Request, project: str, model: str) -> Response:
-        return self.page(selectors.configs_of(self.model), ConfigSerializer, filters=("digest",))
+        return self.page(selectors.configs_of(self.model), ConfigSerializer)
 
     @extend_schema(
         summary="Store a config",
@@ -74,6 +77,8 @@ class ConfigItem(ApiView):
 
 class ConfigDiff(ApiView):
     """What changed between two revisions."""
+
+    queries = ("against",)
 
     @extend_schema(
         summary="Compare two configs",

@@ -7,11 +7,12 @@ from typing import Any
 
 from django.http import Http404
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from console.api.etag import require_match, tagged
+from console.api.pagination import Listing
 from console.api.schema import paged
 from console.api.v1.serializers.deployments import (
     ChangeOutcomeSerializer,
@@ -38,14 +39,18 @@ from registry.services.operations import try_it
 class DeploymentList(ApiView):
     """Deployments of a project."""
 
+    listing = Listing(
+        ("model__slug", "fleet__slug", "fleet__environment__slug", "served_name", "sync", "health"),
+        orderings=("served_name", "created_at"),
+    )
+
     @extend_schema(
         summary="List deployments",
-        parameters=[OpenApiParameter("model__slug"), OpenApiParameter("fleet__slug")],
         responses=paged(DeploymentSerializer),
     )
     def get(self, request: Request, project: str) -> Response:
         rows = selectors.deployments_visible_to(self.actor).filter(project=self.project)
-        return self.page(rows, DeploymentSerializer, filters=("model__slug", "fleet__slug", "sync", "health"))
+        return self.page(rows, DeploymentSerializer)
 
     @extend_schema(
         summary="Deploy, or change a deployment",
@@ -126,6 +131,8 @@ class DeploymentItemPlan(DeploymentView):
 class DeploymentRoutes(DeploymentView):
     """Traffic weights."""
 
+    checks_match = True
+
     @extend_schema(summary="Move traffic", request=TrafficWrite, responses={202: ChangeOutcomeSerializer})
     def post(self, request: Request, project: str, deployment: uuid.UUID) -> Response:
         row = self.deployment
@@ -135,6 +142,8 @@ class DeploymentRoutes(DeploymentView):
 
 class DeploymentRollback(DeploymentView):
     """Back to the spec before the present one."""
+
+    checks_match = True
 
     @extend_schema(summary="Roll back", request=None, responses={202: ChangeOutcomeSerializer})
     def post(self, request: Request, project: str, deployment: uuid.UUID) -> Response:
@@ -166,9 +175,11 @@ class DeploymentInfer(DeploymentView):
 class RolloutList(DeploymentView):
     """Changes of a deployment, newest first."""
 
+    listing = Listing(("phase", "kind"))
+
     @extend_schema(summary="List rollouts", responses=paged(RolloutSerializer))
     def get(self, request: Request, project: str, deployment: uuid.UUID) -> Response:
-        return self.page(selectors.rollouts_of(self.deployment), RolloutSerializer, filters=("phase", "kind"))
+        return self.page(selectors.rollouts_of(self.deployment), RolloutSerializer)
 
 
 def _version_of(deployment: Deployment) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from console.api.etag import matched, tagged
+from console.api.pagination import Listing
 from console.api.schema import paged
 from console.api.v1.serializers.environments import (
     EnvironmentChange,
@@ -37,12 +38,14 @@ _FAR = timedelta(days=3650)
 class EnvironmentList(ApiView):
     """Environments in their order."""
 
+    listing = Listing(("slug",), order=("position",), orderings=("position", "slug", "created_at"))
+
     write_scope = "admin"
 
     @extend_schema(summary="List environments", responses=paged(EnvironmentSerializer))
     def get(self, request: Request) -> Response:
         rows = selectors.environments().prefetch_related("approvers", "bypassers")
-        return self.page(rows, EnvironmentSerializer, ordering=("position", "id"))
+        return self.page(rows, EnvironmentSerializer)
 
     @extend_schema(summary="Create an environment", request=EnvironmentWrite, responses={201: EnvironmentSerializer})
     def post(self, request: Request) -> Response:
@@ -84,6 +87,8 @@ class EnvironmentItem(ApiView):
 class EnvironmentWindows(ApiView):
     """When changes may start in an environment."""
 
+    queries = ("at",)
+
     @extend_schema(
         summary="Say when changes may start",
         description="By the environment's windows alone, from the time `at` on (now, when it is not given).",
@@ -101,6 +106,8 @@ class EnvironmentWindows(ApiView):
 
 class FleetList(ApiView):
     """Fleets."""
+
+    listing = Listing(("slug", "environment__slug"), orderings=("slug", "created_at"))
 
     write_scope = "admin"
 

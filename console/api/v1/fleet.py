@@ -14,6 +14,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from console.api.etag import matched, tagged
+from console.api.pagination import Listing
 from console.api.schema import paged
 from console.api.v1.serializers.fleet import (
     DrainWrite,
@@ -35,13 +36,19 @@ from registry.services.permissions import require
 
 
 class NodeList(ApiView):
-    """Nodes that are not retired. All of them: a site has few."""
+    """Nodes that are not retired."""
 
-    @extend_schema(summary="List nodes", parameters=[OpenApiParameter("fleet")], responses=paged(NodeSerializer))
+    listing = Listing(("state", "name", "kind"), order=("name",), orderings=("name", "created_at"), also=("fleet",))
+
+    @extend_schema(
+        summary="List nodes",
+        parameters=[OpenApiParameter("fleet", description="Nodes of that fleet only.")],
+        responses=paged(NodeSerializer),
+    )
     def get(self, request: Request) -> Response:
         fleet = request.query_params.get("fleet")
-        rows = [row for row in selectors.node_rows() if not fleet or fleet in {one.slug for one in row.fleets}]
-        return Response({"next": None, "previous": None, "results": NodeSerializer(rows, many=True).data})
+        nodes = selectors.nodes_of(selectors.fleet_by_slug(fleet)) if fleet else selectors.nodes_joined()
+        return self.page(nodes, NodeSerializer, shown=selectors.node_rows)
 
 
 class NodeItem(ApiView):
@@ -55,6 +62,7 @@ class NodeItem(ApiView):
 class NodeMove(ApiView):
     """Cordon, uncordon, drain or retire a node (``verb`` from the address)."""
 
+    checks_match = True
     write_scope = "admin"
     verb = ""
 
@@ -72,6 +80,8 @@ class NodeMove(ApiView):
 
 class JoinTokenList(ApiView):
     """Tokens with which nodes join."""
+
+    listing = Listing(times=("created_at", "expires_at"), orderings=("created_at", "expires_at"))
 
     write_scope = "admin"
     keeps_answers = False

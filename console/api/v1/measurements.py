@@ -10,6 +10,7 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from console.api.pagination import Listing
 from console.api.schema import paged
 from console.api.v1.serializers.measurements import MeasurementSerializer, MeasurementWrite
 from console.api.v1.serializers.operations import OperationSerializer
@@ -23,6 +24,8 @@ from registry.services import measurements as services
 
 class MeasurementList(VersionView):
     """Measurements of a version."""
+
+    listing = Listing()
 
     @extend_schema(summary="List measurements", responses=paged(MeasurementSerializer))
     def get(self, request: Request, **_address: Any) -> Response:

@@ -25,6 +25,8 @@ from registry.services.permissions import require
 class MetricsView(ApiView):
     """Request rate, latency percentiles, queue time, batch size, CPU, memory and GPU over time."""
 
+    queries = tuple(MetricsQuery().fields)
+
     @extend_schema(
         summary="Query series",
         description="Name one or more metrics, separated by commas. With a deployment: its numbers, for members of its "

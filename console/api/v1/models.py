@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from console.api.etag import matched, tagged
+from console.api.pagination import Listing
 from console.api.schema import paged
 from console.api.v1.serializers.catalog import ModelChange, ModelSerializer, ModelWrite
 from console.api.views import ApiView
@@ -20,10 +21,12 @@ from registry.services import models as services
 class ModelList(ApiView):
     """Models of a project."""
 
-    @extend_schema(summary="List models", parameters=[OpenApiParameter("slug")], responses=paged(ModelSerializer))
+    listing = Listing(("slug", "owner__username"), orderings=("slug", "created_at"))
+
+    @extend_schema(summary="List models", responses=paged(ModelSerializer))
     def get(self, request: Request, project: str) -> Response:
         rows = models_visible_to(self.actor).filter(project=self.project)
-        return self.page(rows, ModelSerializer, filters=("slug",))
+        return self.page(rows, ModelSerializer)
 
     @extend_schema(summary="Create a model", request=ModelWrite, responses={201: ModelSerializer})
     def post(self, request: Request, project: str) -> Response:

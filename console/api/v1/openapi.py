@@ -1,7 +1,8 @@
-"""The API's own description."""
+"""The API's own description: OpenAPI 3.1, made from the views, and what is served beside them."""
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, cast
 
 from drf_spectacular.generators import SchemaGenerator
@@ -9,40 +10,49 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from console.api.schema import PARAMETERS, PROBLEM, STRICT, refusals, refused_with, tags
 from console.api.views import ApiView
 
 _TUS = {"name": "Tus-Resumable", "in": "header", "required": True, "schema": {"type": "string", "enum": ["1.0.0"]}}
-_UPLOAD = {"name": "upload", "in": "path", "required": True, "schema": {"type": "string", "format": "uuid"}}
-_OPERATION = {"name": "operation", "in": "path", "required": True, "schema": {"type": "string", "format": "uuid"}}
-
-_TEXT = {"type": "string"}
-_PROBLEM = {
-    "type": "object",
-    "description": "Problem details (RFC 9457)",
-    "properties": {
-        "type": _TEXT,
-        "title": _TEXT,
-        "status": {"type": "integer"},
-        "code": _TEXT,
-        "detail": _TEXT,
-        "errors": {"type": "array", "items": {"type": "object", "properties": {"field": _TEXT, "message": _TEXT}}},
-        "request_id": _TEXT,
-    },
-    "required": ["type", "title", "status", "code", "detail", "errors", "request_id"],
+_UUID = {"type": "string", "format": "uuid"}
+_UPLOAD = {"name": "upload", "in": "path", "required": True, "schema": _UUID}
+_OPERATION = {"name": "operation", "in": "path", "required": True, "schema": _UUID}
+_LENGTH = {"name": "Upload-Length", "in": "header", "required": True, "schema": {"type": "integer", "minimum": 0}}
+_OFFSET = {"name": "Upload-Offset", "in": "header", "required": True, "schema": {"type": "integer", "minimum": 0}}
+_METADATA = {
+    "name": "Upload-Metadata",
+    "in": "header",
+    "required": True,
+    "description": "Pairs of a key and a value in base64, with commas: `version` (id) and `path`.",
+    "schema": {"type": "string"},
 }
-_REFUSED = {
-    "description": "Refused",
-    "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
+_CHECKSUM = {
+    "name": "Upload-Checksum",
+    "in": "header",
+    "description": "`sha256` or `sha1`, and the digest of this chunk in base64; 460 when it differs.",
+    "schema": {"type": "string"},
 }
+_CHUNK = {"application/offset+octet-stream": {"schema": {"type": "string", "format": "binary"}}}
 
 
-def _entry(operation_id: str, summary: str, status: str, parameters: list[Any], tag: str) -> dict[str, Any]:
+def _entry(
+    operation_id: str,
+    summary: str,
+    status: str,
+    parameters: list[Any],
+    refused: tuple[int, ...],
+    content: dict[str, Any] | None = None,
+) -> dict[str, Any]:
     return {
         "operationId": operation_id,
         "summary": summary,
-        "tags": [tag],
+        "tags": [operation_id.partition("_")[0]],
         "parameters": parameters,
-        "responses": {status: {"description": summary}},
+        "security": [{"cookieAuth": []}, {"bearer": []}],
+        "responses": {
+            status: {"description": summary, **({"content": content} if content else {})},
+            **refused_with(*refused),
+        },
     }
 
 
@@ -51,32 +61,68 @@ def add_raw_routes(result: dict[str, Any], generator: Any, request: Any, public:
 
     Has the signature of a post-processing hook of drf-spectacular.
     """
-    one = [_TUS, _UPLOAD]
+    known, one = (400, 401, 403, 404, 429, 503), [_TUS, _UPLOAD]
     result["paths"]["/api/v1/uploads/"] = {
-        "options": _entry("uploads_capabilities", "What the server supports", "204", [], "uploads"),
-        "post": _entry("uploads_create", "Begin a resumable upload (tus 1.0.0)", "201", [_TUS], "uploads"),
+        "options": {**_entry("uploads_capabilities", "What the server supports", "204", [], ()), "security": []},
+        "post": _entry(
+            "uploads_create",
+            "Begin a resumable upload (tus 1.0.0)",
+            "201",
+            [_TUS, _LENGTH, _METADATA],
+            (*known, 409, 412, 413, 415, 507),
+        ),
     }
+    append = _entry(
+        "uploads_append",
+        "Send bytes at Upload-Offset",
+        "204",
+        [*one, _OFFSET, _CHECKSUM],
+        (*known, 408, 409, 410, 412, 413, 415, 423, 460, 507),
+    )
     result["paths"]["/api/v1/uploads/{upload}"] = {
-        "head": _entry("uploads_offset", "Where the upload stands", "200", one, "uploads"),
-        "patch": _entry("uploads_append", "Send bytes at Upload-Offset", "204", one, "uploads"),
-        "delete": _entry("uploads_terminate", "End the upload", "204", one, "uploads"),
+        "head": _entry("uploads_offset", "Where the upload stands", "200", one, (*known, 410, 412)),
+        "patch": {**append, "requestBody": {"required": True, "content": _CHUNK}},
+        "delete": _entry("uploads_terminate", "End the upload", "204", one, (*known, 409, 410, 412, 423)),
     }
-    result["components"]["schemas"]["Problem"] = _PROBLEM
-    for operations in result["paths"].values():
-        for operation in operations.values():
-            operation["responses"].setdefault("default", _REFUSED)
-    events = _entry("operations_events", "Follow an operation (server-sent events)", "200", [_OPERATION], "operations")
-    result["paths"]["/api/v1/operations/{operation}/events"] = {"get": events}
+    result["paths"]["/api/v1/operations/{operation}/events"] = {
+        "get": _entry(
+            "operations_events",
+            "Follow an operation (server-sent events)",
+            "200",
+            [_OPERATION],
+            known,
+            {"text/event-stream": {"schema": {"type": "string"}}},
+        )
+    }
+    components = result["components"]
+    _close_bodies(result["paths"], components["schemas"])
+    components["schemas"]["Problem"] = PROBLEM
+    components["parameters"] = PARAMETERS
+    components["responses"] = refusals()
+    used = {tag for item in result["paths"].values() for entry in item.values() for tag in entry["tags"]}
+    result["tags"] = tags(used)
     return result
 
 
+def _close_bodies(paths: dict[str, Any], schemas: dict[str, Any]) -> None:
+    """Say of the bodies that ``ApiView.read`` reads that they hold nothing else."""
+    for item in paths.values():
+        for entry in item.values():
+            is_strict = entry.pop(STRICT, False)
+            body = entry.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
+            name = str(body.get("$ref", "")).rpartition("/")[2]
+            if is_strict and name and "properties" in schemas[name]:
+                schemas[name]["additionalProperties"] = False
+
+
+@cache
 def document() -> dict[str, Any]:
-    """Return the OpenAPI 3 document of version 1."""
+    """Return the OpenAPI 3.1 document of version 1. It is the same in every process; do not change it."""
     return cast(dict[str, Any], SchemaGenerator().get_schema(request=None, public=True))  # type: ignore[no-untyped-call]
 
 
 class SchemaView(ApiView):
-    """OpenAPI 3."""
+    """OpenAPI 3.1."""
 
     @extend_schema(exclude=True)
     def get(self, request: Request) -> Response:

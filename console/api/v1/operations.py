@@ -5,11 +5,12 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from console.api.etag import matched, tagged
+from console.api.pagination import Listing
 from console.api.schema import paged
 from console.api.v1.serializers.operations import OperationSerializer
 from console.api.views import ApiView
@@ -21,14 +22,15 @@ from registry.services import operations as services
 class OperationList(ApiView):
     """Operations of the caller's projects."""
 
+    listing = Listing(("state", "kind", "subject_type", "subject_id", "project__slug"))
+
     @extend_schema(
         summary="List operations",
-        parameters=[OpenApiParameter("state"), OpenApiParameter("kind"), OpenApiParameter("subject_id")],
         responses=paged(OperationSerializer),
     )
     def get(self, request: Request) -> Response:
         rows = selectors.operations_visible_to(self.actor)
-        return self.page(rows, OperationSerializer, filters=("state", "kind", "subject_type", "subject_id"))
+        return self.page(rows, OperationSerializer)
 
 
 class OperationItem(ApiView):
@@ -41,6 +43,8 @@ class OperationItem(ApiView):
 
 class OperationCancel(ApiView):
     """Ask an operation to stop."""
+
+    checks_match = True
 
     @extend_schema(summary="Cancel an operation", request=None, responses=OperationSerializer)
     def post(self, request: Request, operation: uuid.UUID) -> Response:

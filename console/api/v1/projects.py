@@ -10,6 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from console.api.etag import matched, require_match, tagged
+from console.api.pagination import Listing
 from console.api.schema import paged
 from console.api.v1.serializers.accounts import (
     MemberSerializer,
@@ -28,6 +29,8 @@ from registry.services.locking import held
 
 class ProjectList(ApiView):
     """Projects of the caller."""
+
+    listing = Listing(("slug",), orderings=("slug", "name", "created_at"))
 
     @extend_schema(summary="List projects", responses=paged(ProjectSerializer))
     def get(self, request: Request) -> Response:
@@ -60,6 +63,8 @@ class ProjectItem(ApiView):
 
 class MemberList(ApiView):
     """Who has which role in a project."""
+
+    listing = Listing(("role", "user__username"), orderings=("user__username", "created_at"))
 
     write_scope = "admin"
 

@@ -13,6 +13,7 @@ from rest_framework.response import Response
 
 from console.api.blob_response import blob_response
 from console.api.etag import matched, tagged
+from console.api.pagination import Listing
 from console.api.schema import paged
 from console.api.v1.serializers.catalog import (
     CheckSerializer,
@@ -35,14 +36,15 @@ from registry.services import versions as services
 class VersionList(ApiView):
     """Versions of a model."""
 
+    listing = Listing(("state", "number", "format"))
+
     @extend_schema(
         summary="List versions",
-        parameters=[OpenApiParameter("state"), OpenApiParameter("number")],
         responses=paged(VersionSerializer),
     )
     def get(self, request: Request, project: str, model: str) -> Response:
         rows = selectors.versions_visible_to(self.actor).filter(model=self.model)
-        return self.page(rows, VersionSerializer, filters=("state", "number"))
+        return self.page(rows, VersionSerializer)
 
     @extend_schema(summary="Begin a version", request=VersionWrite, responses={201: VersionSerializer})
     def post(self, request: Request, project: str, model: str) -> Response:
@@ -70,6 +72,8 @@ class VersionItem(VersionView):
 class VersionSubmit(VersionView):
     """Start the checks."""
 
+    checks_match = True
+
     @extend_schema(summary="Submit a version for checks", request=None, responses={202: OperationSerializer})
     def post(self, request: Request, **_address: Any) -> Response:
         with matched(request, self.version, _document) as version:
@@ -79,6 +83,8 @@ class VersionSubmit(VersionView):
 
 class VersionFiles(VersionView):
     """Files of a version."""
+
+    listing = Listing(("path",), orderings=("path", "created_at"))
 
     @extend_schema(summary="List files", responses=paged(FileSerializer))
     def get(self, request: Request, **_address: Any) -> Response:
@@ -92,6 +98,8 @@ class VersionFiles(VersionView):
 
 class VersionChecks(VersionView):
     """Verdicts about a version."""
+
+    listing = Listing(("kind", "verdict"))
 
     @extend_schema(summary="List checks", responses=paged(CheckSerializer))
     def get(self, request: Request, **_address: Any) -> Response:
@@ -113,6 +121,8 @@ class VersionConversion(VersionView):
 class VersionDownload(VersionView):
     """The bytes of one file."""
 
+    queries = ("path",)
+
     @extend_schema(
         summary="Download a file",
         parameters=[OpenApiParameter("path", required=True), OpenApiParameter("Range", location="header")],
@@ -129,6 +139,7 @@ class VersionDownload(VersionView):
 class VersionMove(VersionView):
     """Archive, restore, quarantine or abandon a version (``verb`` from the address)."""
 
+    checks_match = True
     verb = ""
 
     @extend_schema(summary="Move a version to another state", request=ReasonWrite, responses=VersionSerializer)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from console.api.etag import matched, tagged
+from console.api.pagination import Listing
 from console.api.schema import paged
 from console.api.v1.serializers.webhooks import (
     DeliveryDetail,
@@ -42,16 +43,17 @@ def _document(hook: Webhook) -> dict[str, Any]:
 class WebhookList(_WebhookView):
     """Webhooks that the caller manages."""
 
+    listing = Listing(("project__slug", "name", "is_enabled"), orderings=("name", "created_at"))
+
     keeps_answers = False
 
     @extend_schema(
         summary="List webhooks",
-        parameters=[OpenApiParameter("project__slug"), OpenApiParameter("name")],
         responses=paged(WebhookSerializer),
     )
     def get(self, request: Request) -> Response:
         rows = selectors.webhooks_visible_to(self.actor)
-        return self.page(rows, WebhookSerializer, filters=("project__slug", "name"))
+        return self.page(rows, WebhookSerializer)
 
     @extend_schema(summary="Create a webhook", request=WebhookWrite, responses={201: WebhookCreated})
     def post(self, request: Request) -> Response:
@@ -92,6 +94,7 @@ class WebhookItem(_WebhookView):
 class WebhookRotate(_WebhookView):
     """A new signing secret."""
 
+    checks_match = True
     keeps_answers = False
 
     @extend_schema(
@@ -125,14 +128,15 @@ class WebhookTest(_WebhookView):
 class DeliveryList(_WebhookView):
     """What was sent, or waits to be."""
 
+    listing = Listing(("state", "event__type"))
+
     @extend_schema(
         summary="List deliveries",
-        parameters=[OpenApiParameter("state"), OpenApiParameter("event__type")],
         responses=paged(DeliverySerializer),
     )
     def get(self, request: Request, webhook: uuid.UUID) -> Response:
         rows = selectors.deliveries_of(self.hook())
-        return self.page(rows, DeliverySerializer, filters=("state", "event__type"))
+        return self.page(rows, DeliverySerializer)
 
 
 class DeliveryItem(_WebhookView):

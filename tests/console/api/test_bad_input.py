@@ -31,6 +31,9 @@ def nested(levels: int) -> str:
         '{"metadata": {"much": 1e999}}',
         '{"metadata": {"much": -1e999}}',
         '{"metadata": {"no": NaN}}',
+        '{"metadata": {"a": 1, "a": 2}}',
+        '{"metadata": {}, "metadata": {}}',
+        '{"metadata": {}, "colour": "blue"}',
         '{"metadata": ' + nested(MOST_LEVELS + 1) + "}",
         '{"metadata": ' + nested(100_000) + "}",
         "[" * 100_000,
@@ -48,8 +51,10 @@ def test_json_that_cannot_be_stored_makes_no_version(cast: Cast, api: Callable[.
 
 
 @pytest.mark.parametrize("cursor", ["cD0yMDI2", "cD16eno", "bz0tMQ", "%FF%FE", "zzz"])
-def test_a_cursor_that_is_none_of_ours_finds_nothing(cast: Cast, api: Callable[..., Any], cursor: str) -> None:
-    assert api("bob").get(f"/api/v1/operations/?cursor={cursor}").status_code == 404
+def test_a_cursor_that_is_none_of_ours_is_refused(cast: Cast, api: Callable[..., Any], cursor: str) -> None:
+    answer = api("bob").get(f"/api/v1/operations/?cursor={cursor}")
+    assert answer.status_code == 400
+    assert answer.json()["errors"][0]["parameter"] == "cursor"
 
 
 def test_a_chunked_body_stops_at_the_limit(settings: Any) -> None:

@@ -80,7 +80,7 @@ def test_version_goes_from_empty_to_checks(cast: Cast, api: Callable[..., Any]) 
     listed = bob.get(f"{MODELS}finch/versions/?state=validating&fields=id,state").json()["results"]
     assert listed == [{"id": str(version.pk), "state": "validating"}]
     assert bob.get(f"{MODELS}finch/versions/?state=ready").json()["results"] == []
-    assert bob.get(f"{MODELS}finch/versions/?number=rubbish").json()["results"] == []
+    assert bob.get(f"{MODELS}finch/versions/?number=rubbish").json()["errors"][0]["parameter"] == "number"
 
 
 def test_version_of_another_model_is_not_found_under_this_one(cast: Cast, api: Callable[..., Any]) -> None:

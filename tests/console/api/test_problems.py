@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import ast
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +12,8 @@ from django.test import RequestFactory
 from rest_framework import exceptions
 
 from console.api.exceptions import handle
-from console.middleware.problems import STATUS_BY_CODE
+from console.middleware.problem_codes import catalogue
+from console.middleware.problems import STATUS_BY_CODE, pointer
 from registry import errors
 from serving_node.contract.errors import ContractError
 
@@ -32,7 +35,7 @@ def test_every_error_of_the_domain_has_a_status(kind: type[errors.RegistryError]
 def test_fields_and_extras_reach_the_caller() -> None:
     fields = [{"field": "slug", "message": "Taken."}]
     document = answer(errors.ValidationFailed("Bad.", errors=fields, hint="try another")).data
-    assert document["errors"] == fields
+    assert document["errors"] == [{**fields[0], "pointer": "#/slug"}]
     assert document["hint"] == "try another"
     assert document["code"] == "validation_failed"
 
@@ -40,8 +43,8 @@ def test_fields_and_extras_reach_the_caller() -> None:
 def test_nested_problems_of_the_framework_get_dotted_paths() -> None:
     error = exceptions.ValidationError({"routes": [{"weight": ["Too big."]}, {}], "non_field_errors": ["Odd."]})
     assert answer(error).data["errors"] == [
-        {"field": "routes[0].weight", "message": "Too big."},
-        {"field": "", "message": "Odd."},
+        {"field": "routes[0].weight", "message": "Too big.", "pointer": "#/routes/0/weight"},
+        {"field": "", "message": "Odd.", "pointer": "#"},
     ]
 
 
@@ -63,3 +66,26 @@ def test_other_errors_become_problems_without_inner_details(error: Exception, st
     response = answer(error)
     assert (response.status_code, response.data["code"]) == (status, code)
     assert "secret" not in str(response.data)
+
+
+def test_every_code_that_is_raised_is_in_the_catalogue() -> None:
+    """A code in ``problem(..., code="x")`` or ``ProtocolError(400, sentence, "x")`` needs a row in problem_codes."""
+    known, found = catalogue(), set()
+    for file in (Path(__file__).parents[3] / "console").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") in {"problem", "ProtocolError"}:
+                given = [keyword.value for keyword in node.keywords if keyword.arg == "code"] + node.args[2:3]
+                found |= {one.value for one in given if isinstance(one, ast.Constant) and one.value}
+    assert len(found) > 15
+    assert found <= set(known)
+    for code, row in known.items():
+        assert row.title and row.meaning.endswith("."), code
+    assert {row.code: row.status for row in known.values() if row.code in STATUS_BY_CODE} == STATUS_BY_CODE
+
+
+@pytest.mark.parametrize(
+    ("path", "wanted"),
+    [("", "#"), ("slug", "#/slug"), ("a.b[2].c", "#/a/b/2/c"), ("a/b~c", "#/a~1b~0c"), ("[0][1]", "#/0/1")],
+)
+def test_a_dotted_path_becomes_a_pointer(path: str, wanted: str) -> None:
+    assert pointer(path) == wanted

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import uuid
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -82,7 +84,26 @@ def test_description_is_served_and_its_operations_have_unique_names(cast: Cast, 
     served = api("vera", "read").get("/api/v1/openapi.json").json()
     names = [operation["operationId"] for item in served["paths"].values() for operation in item.values()]
     assert len(names) == len(set(names))
-    assert served["openapi"].startswith("3.")
+    assert served["openapi"].startswith("3.1")
+    checked_in = Path(__file__).parents[3] / "docs/reference/openapi.json"
+    assert served == json.loads(checked_in.read_text())
+
+
+def test_every_operation_says_how_it_refuses_and_what_it_takes() -> None:
+    for path, item in document()["paths"].items():
+        for method, operation in item.items():
+            statuses, names = set(operation["responses"]), str(operation["parameters"])
+            where = (path, method)
+            assert operation["summary"] and operation["tags"], where
+            assert method == "options" or {"400", "429", "503"} <= statuses, where
+            if operation.get("security"):
+                assert {"401", "403"} <= statuses, where
+            if method in {"put", "patch", "delete"} and "uploads" not in path:
+                assert {"412", "428"} <= statuses and "IfMatch" in names, where
+            if method in {"post", "put", "patch"}:
+                assert {"409", "413", "415"} <= statuses, where
+            if path.endswith("/") and "results" in str(operation["responses"].get("200", {})):
+                assert "Cursor" in names and "PageSize" in names, where
 
 
 def test_unknown_address_is_a_problem(client: Client) -> None:
