@@ -41,12 +41,12 @@ def version_live(topic_id: str, _scope: str) -> str:
 
 def version_row(topic_id: str, _scope: str) -> str:
     """The version's line in its model's list."""
-    version = ModelVersion.objects.select_related("model__project").filter(pk=topic_id).first()
+    version = ModelVersion.objects.select_related("model__project", "author").filter(pk=topic_id).first()
     if version is None:
         return ""
-    row = next((row for row in versions.version_rows(version.model) if row.version.pk == version.pk), None)
+    (row,) = versions.version_rows([version])
     context = {"row": row, "project": version.model.project, "model": version.model}
-    return render_to_string("web/fragments/version_row.html", context) if row else ""
+    return render_to_string("web/fragments/version_row.html", context)
 
 
 def deployment_context(status: deployments.DeploymentStatus) -> dict[str, Any]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import uuid
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from django.db.models import Count, Prefetch, Q, QuerySet
+from django.db.models import Prefetch, QuerySet, prefetch_related_objects
 from django.utils.translation import gettext as _
 
 from registry.domain.actors import Actor
@@ -92,27 +94,32 @@ def version_by_id(model: RegisteredModel, version_id: uuid.UUID) -> ModelVersion
     return one_by_id(versions, version_id, _("“%(model)s” has no such version.") % {"model": model.slug})
 
 
-def version_rows(model: RegisteredModel) -> list[VersionRow]:
-    """Return a model's versions for a list, newest first, abandoned ones left out."""
-    routes = Route.objects.select_related("deployment__fleet__environment")
-    versions = (
-        model.versions.exclude(state=VersionState.ABANDONED)
-        .select_related("author", "model__project")
-        .prefetch_related(Prefetch("routes", queryset=routes), "aliases")
-        .annotate(
-            passed=Count("checks", filter=Q(checks__verdict=Verdict.PASS)),
-            warned=Count("checks", filter=Q(checks__verdict=Verdict.WARN)),
-            failed=Count("checks", filter=Q(checks__verdict__in=[Verdict.FAIL, Verdict.ERROR])),
-        )
-        .order_by("-created_at")
+def versions_of(model: RegisteredModel) -> QuerySet[ModelVersion]:
+    """Return a model's versions with author and aliases, newest first; each knows ``model`` without a query."""
+    return (
+        model.versions.select_related("author", "code_permitted_by").prefetch_related("aliases").order_by("-created_at")
     )
+
+
+def versions_listed(model: RegisteredModel) -> QuerySet[ModelVersion]:
+    """Return what a list of the model's versions shows: all but abandoned ones."""
+    return versions_of(model).exclude(state=VersionState.ABANDONED)
+
+
+def version_rows(versions: Sequence[ModelVersion]) -> list[VersionRow]:
+    """Return versions with what a list says of them, in two queries for all."""
+    routes = Route.objects.select_related("deployment__fleet__environment")
+    prefetch_related_objects([*versions], Prefetch("routes", queryset=routes))
+    counts: dict[uuid.UUID, Counter[str]] = {version.pk: Counter() for version in versions}
+    for check in Check.objects.filter(version__in=versions).values("version_id", "verdict"):
+        counts[check["version_id"]][check["verdict"]] += 1
     return [
         VersionRow(
             version=version,
             deployments=_once([route.deployment for route in version.routes.all()]),
-            checks_passed=version.passed,
-            checks_warned=version.warned,
-            checks_failed=version.failed,
+            checks_passed=counts[version.pk][Verdict.PASS],
+            checks_warned=counts[version.pk][Verdict.WARN],
+            checks_failed=counts[version.pk][Verdict.FAIL] + counts[version.pk][Verdict.ERROR],
         )
         for version in versions
     ]

@@ -43,8 +43,7 @@ class VersionList(ApiView):
         responses=paged(VersionSerializer),
     )
     def get(self, request: Request, project: str, model: str) -> Response:
-        rows = selectors.versions_visible_to(self.actor).filter(model=self.model)
-        return self.page(rows, VersionSerializer)
+        return self.page(selectors.versions_of(self.model), VersionSerializer)
 
     @extend_schema(summary="Begin a version", request=VersionWrite, responses={201: VersionSerializer})
     def post(self, request: Request, project: str, model: str) -> Response:

@@ -30,7 +30,7 @@ def home(request: HttpRequest) -> HttpResponse:
     nodes = fleet.node_rows()
     context = {
         "project": project,
-        "models": models.model_rows(project),
+        "model_count": project.models.count(),
         "aliases": list(aliases.aliases_moved(project)[:ALIASES_SHOWN]),
         "deployments": served,
         "troubled": [one for one in served if one.health in {"degraded", "unknown"} or one.sync == "out_of_sync"],

@@ -14,6 +14,7 @@ from django.views.decorators.http import require_GET, require_http_methods
 from console.web import equivalents
 from console.web.charts import chart_context
 from console.web.forms.models import ModelForm
+from console.web.keyset import keyset_page
 from console.web.page import actor_of, add_errors, page, permissions, render_page
 from registry.domain.actors import Actor
 from registry.errors import RegistryError
@@ -25,6 +26,8 @@ from registry.selectors import models as selectors
 from registry.selectors import versions as version_selectors
 from registry.selectors.aliases import about_aliases
 from registry.services import models as services
+
+PAGE_SIZE = 25
 
 
 @require_GET
@@ -104,7 +107,7 @@ def overview(request: HttpRequest, project: str, model: str) -> HttpResponse:
     _actor, one = _model(request, project, model)
     served = list(selectors.model_overview(one).deployments)
     context = {
-        "versions": version_selectors.version_rows(one)[:5],
+        "versions": version_selectors.version_rows([*version_selectors.versions_listed(one)[:5]]),
         "statuses": deployment_selectors.deployment_statuses(served),
         "push": equivalents.push(project, one.slug),
         **chart_context(request, served),
@@ -115,11 +118,13 @@ def overview(request: HttpRequest, project: str, model: str) -> HttpResponse:
 @require_GET
 @page
 def versions(request: HttpRequest, project: str, model: str) -> HttpResponse:
-    """All versions, newest first."""
+    """Versions, newest first, a page at a time."""
     _actor, one = _model(request, project, model)
-    rows = version_selectors.version_rows(one)
+    shown = keyset_page(request, version_selectors.versions_listed(one), PAGE_SIZE)
+    rows = version_selectors.version_rows(shown.object_list)
     following = tuple(f"version:{row.version.pk}" for row in rows if row.version.state in {"uploading", "validating"})
-    return tab(request, one, "versions", {"rows": rows, "push": equivalents.push(project, one.slug)}, topics=following)
+    context = {"rows": rows, "page": shown, "push": equivalents.push(project, one.slug)}
+    return tab(request, one, "versions", context, topics=following)
 
 
 @require_GET
