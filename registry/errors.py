@@ -49,6 +49,18 @@ class ReauthenticationRequired(RegistryError):
     code = "reauthentication_required"
 
 
+class InvalidToken(RegistryError):
+    """A token that should prove who calls proves nothing; the message says why."""
+
+    code = "invalid_token"
+
+
+class IssuerUnavailable(RegistryError):
+    """An issuer outside cannot be asked for its keys; try again."""
+
+    code = "issuer_unavailable"
+
+
 class InvalidTransition(RegistryError):
     """The object is not in a state from which this move is allowed."""
 

@@ -29,6 +29,8 @@ def handle(error: Exception, context: dict[str, Any]) -> Response | None:
     headers: dict[str, str] = {}
     if isinstance(error, RegistryError):
         document = problem_of(error, request_id)
+        if document["status"] == 503:
+            headers = {"Retry-After": "30"}
     elif isinstance(error, ContractError):
         field_errors = [{"field": error.field, "message": error.message}]
         document = problem(

@@ -72,5 +72,5 @@ def _is_local(request: HttpRequest) -> bool:
 
 def _has_site_token(request: HttpRequest) -> bool:
     credential = read_bearer(request.headers.get("Authorization", ""))
-    found = authenticate_token(credential) if credential else None
+    found = authenticate_token(credential, facts_of(request).ip) if credential else None
     return found is not None and found[0].site_role != "none" and found[1].project_id is None

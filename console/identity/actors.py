@@ -16,11 +16,14 @@ def actor_from(user: Any, token: Any, facts: RequestFacts) -> Actor:
     """Return the actor for a user and possibly a token of theirs.
 
     Raises:
-        NotAuthenticated: the caller is nobody, or a node, which acts only through its own addresses.
+        NotAuthenticated: the caller is nobody, a node, which acts only through its own addresses, or the session of
+            a service account, which has none.
     """
     if not isinstance(user, User) or not user.is_active:
         raise NotAuthenticated
     api_token = token if isinstance(token, ApiToken) else None
+    if user.is_service and api_token is None:
+        raise NotAuthenticated
     return Actor.person(user, token=api_token, ip=facts.ip, request_id=facts.request_id)
 
 

@@ -41,7 +41,7 @@ def authenticate(scope: Scope, *, is_write: bool = False) -> Actor | None:
 
     Raises:
         PermissionDenied: a session wants to write without a valid X-CSRFToken or from a foreign origin, or the token
-            lacks the scope, or the Host header is not one of ours.
+            lacks the scope or may not be used from there, or the Host header is not one of ours.
     """
     request = ASGIRequest({**scope, "body": b""}, io.BytesIO())
     try:
@@ -51,7 +51,7 @@ def authenticate(scope: Scope, *, is_write: bool = False) -> Actor | None:
     facts = facts_of(request)
     credential = read_bearer(request.headers.get("Authorization", ""))
     if credential is not None:
-        found = authenticate_token(credential)
+        found = authenticate_token(credential, facts.ip)
         if found is None:
             return None
         actor = actor_from(found[0], found[1], facts)

@@ -70,3 +70,10 @@ class ClaimThrottle(AddressThrottle):
 
     name = "login-claim"
     calls = 1500
+
+
+class ExchangeThrottle(AddressThrottle):
+    """Exchanging tokens of CI jobs, of which many may come from behind one address."""
+
+    name = "oidc-exchange"
+    calls = 600

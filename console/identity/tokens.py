@@ -9,8 +9,9 @@ from rest_framework.authentication import BaseAuthentication
 from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 
+from console.middleware.request_context import facts_of
 from registry.models import ApiToken, ServingNode, User
-from registry.services import accounts, fleet
+from registry.services import fleet, tokens
 
 API_PREFIX = "flo_"
 MAX_BEARER = 512
@@ -38,11 +39,15 @@ def read_bearer(authorization: str) -> str | None:
     return credential.strip()[:MAX_BEARER] if scheme.lower() == "bearer" else None
 
 
-def authenticate_token(credential: str) -> tuple[User, ApiToken] | None:
-    """Return the owner and the token of a bearer text; None when it is unknown, revoked or expired."""
+def authenticate_token(credential: str, ip: str | None) -> tuple[User, ApiToken] | None:
+    """Return the owner and the token of a bearer text; None when it is unknown, revoked or expired.
+
+    Raises:
+        PermissionDenied: the token is good, but not for callers from ``ip``.
+    """
     if not credential.startswith(API_PREFIX):
         return None
-    token = accounts.token_authenticate(credential)
+    token = tokens.token_authenticate(credential, ip=ip)
     return (token.owner, token) if token is not None else None
 
 
@@ -54,7 +59,7 @@ class TokenAuthentication(BaseAuthentication):
         credential = read_bearer(request.headers.get("Authorization", ""))
         if credential is None:
             return None
-        found = authenticate_token(credential)
+        found = authenticate_token(credential, facts_of(request._request).ip)
         if found is not None:
             return found
         node = None if credential.startswith(API_PREFIX) else fleet.node_authenticate(credential)

@@ -13,6 +13,7 @@ from registry import errors
 
 STATUS_BY_CODE: dict[str, int] = {
     errors.ValidationFailed.code: 400,
+    errors.InvalidToken.code: 401,
     errors.PermissionDenied.code: 403,
     errors.ReauthenticationRequired.code: 403,
     errors.NotFound.code: 404,
@@ -22,6 +23,7 @@ STATUS_BY_CODE: dict[str, int] = {
     errors.StaleWrite.code: 412,
     errors.PreconditionRequired.code: 428,
     errors.QuotaExceeded.code: 413,
+    errors.IssuerUnavailable.code: 503,
     errors.StorageFailed.code: 507,
 }
 
@@ -72,6 +74,8 @@ _OF_HTTP = (
     ProblemCode("storage_full", 507, "The server's disk is full.", True),
 )
 
+_REPEATED = frozenset({errors.StaleWrite.code, errors.IssuerUnavailable.code})
+
 # For errors without a code of their own.
 _CODE_BY_STATUS = {
     400: "bad_request",
@@ -108,5 +112,5 @@ def _of_domain(base: type[errors.RegistryError]) -> Iterator[ProblemCode]:
         if kind.__module__ != errors.__name__:
             continue
         meaning = (kind.__doc__ or "").strip().partition("\n")[0]
-        yield ProblemCode(kind.code, STATUS_BY_CODE[kind.code], meaning, kind.code == errors.StaleWrite.code)
+        yield ProblemCode(kind.code, STATUS_BY_CODE[kind.code], meaning, kind.code in _REPEATED)
         yield from _of_domain(kind)

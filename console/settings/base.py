@@ -126,7 +126,7 @@ CACHES = {
 }
 
 AUTH_USER_MODEL = "registry.User"
-AUTHENTICATION_BACKENDS = ["django.contrib.auth.backends.ModelBackend"]
+AUTHENTICATION_BACKENDS = ["console.identity.people.PeopleBackend"]
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 12}},
@@ -253,6 +253,8 @@ SPECTACULAR_SETTINGS = {
         "DeliveryState": "registry.models.DeliveryState",
         "WebhookFormat": "registry.models.WebhookFormat",
         "ConfigFormat": ["form", "pbtxt", "json"],
+        "TokenScope": ["read", "write", "admin"],
+        "JobScope": ["read", "write"],
     },
 }
 
@@ -265,6 +267,10 @@ UPLOAD_EXPIRY_HOURS = env.integer("FLOTILLA_UPLOAD_EXPIRY_HOURS", 24)
 NODE_CA_FILE = env.text("FLOTILLA_NODE_CA_FILE", "")
 # Private networks that webhooks may call all the same, for receivers of one's own.
 WEBHOOK_ALLOWED_NETWORKS = env.words("FLOTILLA_WEBHOOK_ALLOWED_NETWORKS")
+# Private networks in which issuers of CI tokens may be, for a GitLab of one's own.
+ISSUER_ALLOWED_NETWORKS = env.words("FLOTILLA_ISSUER_ALLOWED_NETWORKS")
+# API keys must end within so many days; 0: they may last for ever.
+TOKEN_MAX_DAYS = env.integer("FLOTILLA_TOKEN_MAX_DAYS", 0)
 PROMETHEUS_URL = env.text("PROMETHEUS_URL", "")
 TRUSTED_PROXIES = env.words("FLOTILLA_TRUSTED_PROXIES")
 

@@ -81,6 +81,12 @@ def since(moment: datetime.datetime | None) -> SafeString | str:
     )
 
 
+@register.filter
+def is_ahead(moment: datetime.datetime | None) -> bool:
+    """Say whether a moment is still to come; none never is."""
+    return moment is not None and moment > timezone.now()
+
+
 _UNITS = ((60.0, 1.0, "sec."), (3600.0, 60.0, "min."), (86400.0, 3600.0, "hr."), (math.inf, 86400.0, "days"))
 
 

@@ -32,6 +32,60 @@ def push(project: str, model: str, file: str = "model.onnx") -> str:
     )
 
 
+def _exchange(project: str, variable: str) -> str:
+    """Return the command that exchanges the token in a variable; on standard input, because others see commands."""
+    body = f'{{"assertion":"%s","project":"{project}"}}'
+    return (
+        f"printf '{body}' \"${variable}\" | curl -sSf -H Content-Type:application/json -d @-"
+        ' "$FLOTILLA_URL/api/v1/oidc/exchange"'
+    )
+
+
+def ci_github(project: str, audience: str, environment: str) -> str:
+    """Return a GitHub workflow whose job signs in without a secret and pushes."""
+    lines = [
+        "permissions:",
+        "  id-token: write",
+        "  contents: read",
+        "jobs:",
+        "  push:",
+        "    runs-on: ubuntu-latest",
+        *([f"    environment: {environment}"] if environment else []),
+        "    env:",
+        f"      FLOTILLA_URL: {settings.PUBLIC_URL}",
+        f"      FLOTILLA_PROJECT: {project}",
+        "    steps:",
+        "      - uses: actions/checkout@v4",
+        "      - name: Exchange the job's token",
+        "        run: |",
+        '          ASSERTION=$(curl -sSf -H "Authorization: bearer $ACTIONS_ID_TOKEN_REQUEST_TOKEN" \\',
+        f'            "$ACTIONS_ID_TOKEN_REQUEST_URL&audience={audience}" | jq -r .value)',
+        f"          TOKEN=$({_exchange(project, 'ASSERTION')} | jq -r .token)",
+        '          echo "::add-mask::$TOKEN"',
+        '          echo "FLOTILLA_TOKEN=$TOKEN" >> "$GITHUB_ENV"',
+        "      - run: flotilla push MODEL model.onnx",
+    ]
+    return "\n".join(lines)
+
+
+def ci_gitlab(project: str, audience: str, environment: str) -> str:
+    """Return a GitLab job that signs in without a secret and pushes."""
+    lines = [
+        "push:",
+        "  id_tokens:",
+        "    FLOTILLA_ID_TOKEN:",
+        f"      aud: {json.dumps(audience)}",
+        *([f"  environment: {environment}"] if environment else []),
+        "  variables:",
+        f"    FLOTILLA_URL: {settings.PUBLIC_URL}",
+        f"    FLOTILLA_PROJECT: {project}",
+        "  script:",
+        f"    - export FLOTILLA_TOKEN=$({_exchange(project, 'FLOTILLA_ID_TOKEN')} | jq -r .token)",
+        "    - flotilla push MODEL model.onnx",
+    ]
+    return "\n".join(lines)
+
+
 def join(token: str) -> str:
     """Return the command with which a machine joins; the token is in a file, because others see command lines."""
     return (

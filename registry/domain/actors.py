@@ -34,6 +34,8 @@ class Token(Protocol):
     def scopes(self) -> Any: ...
     @property
     def project_id(self) -> uuid.UUID | None: ...
+    @property
+    def actor_name(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +59,9 @@ class Actor:
 
     @classmethod
     def person(cls, user: Person, *, token: Token | None = None, ip: str | None = None, request_id: str = "") -> Actor:
-        """Return the actor of a request by ``user``, possibly with a token of theirs."""
-        return cls(name=user.username, user=user, token=token, ip=ip, request_id=request_id)
+        """Return the actor of a request by ``user``, possibly with a token of theirs, which may give it its name."""
+        name = (token.actor_name if token is not None else "") or user.username
+        return cls(name=name, user=user, token=token, ip=ip, request_id=request_id)
 
     @property
     def user_id(self) -> uuid.UUID | None:

@@ -8,9 +8,14 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Sequence
+from urllib.parse import urlsplit
+
+from registry.domain.texts import gettext as _
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+MAX_URL = 2000
 
 # IPv6 ranges in which an IPv4 address is the real destination, and the bits below it. RFC 6052, 8215, 3056.
 _CARRIES_IPV4 = (
@@ -50,6 +55,35 @@ def is_public(address: Address) -> bool:
     """Say whether anybody on the internet could have this address."""
     real = _real(address)
     return real.is_global and not real.is_multicast and not is_in(address, _NOT_PUBLIC)
+
+
+def url_problem(url: str, allowed: Sequence[Network]) -> str:
+    """Return why ``url`` may not be called, as far as its text tells; empty when it may.
+
+    ``allowed`` are networks of the operator's that may be called in spite of being private; only to them goes http.
+    """
+    try:
+        parts = urlsplit(url)
+        host, _port = parts.hostname or "", parts.port
+    except ValueError:
+        return _("This is no address.")
+    if len(url) > MAX_URL or not url.isascii() or not url.isprintable() or " " in url:
+        return _("An address has at most %(limit)d characters, all of them visible ASCII.") % {"limit": MAX_URL}
+    if parts.scheme not in ("https", "http") or not host:
+        return _("An address begins with https:// and a host.")
+    if parts.username is not None or parts.password is not None or parts.fragment:
+        return _("An address holds no user, no password and no fragment.")
+    if parts.scheme == "http" and not allowed:
+        return _("Only https: what is sent would be readable on its way.")
+    address = parse_address(host)
+    if address is not None and not is_public(address) and not is_in(address, allowed):
+        return private_sentence(host)
+    return ""
+
+
+def private_sentence(host: str) -> str:
+    """Return why a host may not be called."""
+    return _("%(host)s has an address that is not public; only public addresses are called.") % {"host": host}
 
 
 def _real(address: Address) -> Address:

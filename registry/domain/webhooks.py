@@ -17,13 +17,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
-from registry.domain.addresses import Network, is_in, is_public, parse_address
 from registry.domain.texts import gettext as _
 
 TEST_EVENT = "webhook.test"
 SECRET_PREFIX = "whsec_"  # noqa: S105
 SECRET_BYTES = 32
-MAX_URL = 2000
 MAX_DETAILS_BYTES = 16 * 1024
 # Failing for this long, a webhook is switched off.
 DISABLE_AFTER = timedelta(days=5)
@@ -86,6 +84,10 @@ PROJECT_EVENTS = _events(
     ("approval.expire", "nobody decided in time", "The request has expired: %(label)s."),
     ("membership.set", "an account gets a role", "%(actor)s set a role: %(label)s."),
     ("membership.remove", "an account is taken out of the project", "%(actor)s removed a member: %(label)s."),
+    ("project_token.expires_soon", "an API key of the project ends within a week", "The API key %(label)s ends soon."),
+    ("trust_rule.create", "CI jobs of a repository are trusted", "%(actor)s made the trust rule %(label)s."),
+    ("trust_rule.update", "a trust rule changes", "%(actor)s changed the trust rule %(label)s."),
+    ("trust_rule.delete", "a trust rule is deleted", "%(actor)s deleted the trust rule %(label)s."),
 )  # fmt: skip
 SITE_EVENTS = _events(
     ("node.join", "a node joins", "Node %(label)s joined."),
@@ -101,6 +103,11 @@ SITE_EVENTS = _events(
     ("environment.delete", "an environment is deleted", "%(actor)s deleted the environment %(label)s."),
     ("user.create", "an account is made", "%(actor)s made the account %(label)s."),
     ("user.set_active", "an account is blocked or let in again", "%(actor)s blocked or let in %(label)s."),
+    ("service_account.delete", "a service account is deleted", "%(actor)s deleted the service account %(label)s."),
+    ("token.expires_soon", "an API key of no project ends within a week", "The API key %(label)s ends soon."),
+    ("issuer.create", "an issuer of CI tokens is put on the list", "%(actor)s put the issuer %(label)s on the list."),
+    ("issuer.update", "an issuer is changed or disabled", "%(actor)s changed the issuer %(label)s."),
+    ("issuer.delete", "an issuer is taken from the list", "%(actor)s took the issuer %(label)s from the list."),
 )  # fmt: skip
 TEST = EventType(TEST_EVENT, "somebody asks for a test", "%(actor)s tests the webhook %(label)s.")
 
@@ -125,35 +132,6 @@ def is_wanted(name: str, patterns: Iterable[str]) -> bool:
     """Say whether one of the patterns covers the event."""
     noun = name.partition(".")[0]
     return any(pattern in ("*", name, f"{noun}.*") for pattern in patterns)
-
-
-def url_problem(url: str, allowed: Sequence[Network]) -> str:
-    """Return why nothing may be sent to ``url``, as far as its text tells; empty when it may.
-
-    ``allowed`` are networks of the operator's that may be called in spite of being private; only to them goes http.
-    """
-    try:
-        parts = urlsplit(url)
-        host, _port = parts.hostname or "", parts.port
-    except ValueError:
-        return _("This is no address.")
-    if len(url) > MAX_URL or not url.isascii() or not url.isprintable() or " " in url:
-        return _("An address has at most %(limit)d characters, all of them visible ASCII.") % {"limit": MAX_URL}
-    if parts.scheme not in ("https", "http") or not host:
-        return _("An address begins with https:// and a host.")
-    if parts.username is not None or parts.password is not None or parts.fragment:
-        return _("An address holds no user, no password and no fragment.")
-    if parts.scheme == "http" and not allowed:
-        return _("Only https: what is sent would be readable on its way.")
-    address = parse_address(host)
-    if address is not None and not is_public(address) and not is_in(address, allowed):
-        return private_sentence(host)
-    return ""
-
-
-def private_sentence(host: str) -> str:
-    """Return why a host may not be called."""
-    return _("%(host)s has an address that is not public; webhooks go to public addresses only.") % {"host": host}
 
 
 def origin_of(url: str) -> str:

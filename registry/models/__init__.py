@@ -42,6 +42,7 @@ from registry.models.login_requests import LoginRequest, LoginState
 from registry.models.measurements import ScratchUnit, VersionMeasurement
 from registry.models.operations import Operation, OperationQueue, OperationState
 from registry.models.samples import NodeSample, Resolution, Sample
+from registry.models.trust import Issuer, IssuerKind, IssuerTokenUse, TrustRule
 from registry.models.webhooks import (
     DeliveryState,
     Webhook,
@@ -69,6 +70,9 @@ __all__ = [
     "Environment",
     "Fleet",
     "HealthStatus",
+    "Issuer",
+    "IssuerKind",
+    "IssuerTokenUse",
     "JoinToken",
     "LoginRequest",
     "LoginState",
@@ -97,6 +101,7 @@ __all__ = [
     "SiteRole",
     "SyncStatus",
     "Transition",
+    "TrustRule",
     "Upload",
     "UploadState",
     "User",

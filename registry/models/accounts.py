@@ -31,11 +31,15 @@ ROLE_RANK: dict[str, int] = {role.value: rank for rank, role in enumerate(Role, 
 
 
 class User(AbstractUser):
-    """A person, or a service account (``is_service``), which never approves."""
+    """A person, or a service account (``is_service``), which never approves and cannot sign in.
+
+    ``deleted_at``: the account is gone; its name stays for the history that it is in, and is not given again.
+    """
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
     site_role = models.CharField(max_length=16, choices=SiteRole, default=SiteRole.NONE)
     is_service = models.BooleanField(default=False)
+    deleted_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
         db_table = "registry_user"
@@ -79,8 +83,10 @@ class Membership(Row):
 class ApiToken(Row):
     """A bearer token ``flo_<public_id>_<secret>``; only the SHA-256 of the secret is kept.
 
-    ``scopes``: any of ``read``, ``write``, ``admin``. ``project`` narrows the token to one project.
-    ``created_by`` is the person who saw the secret; for a service account's token that is not the owner.
+    ``scopes``: any of ``read``, ``write``, ``admin``. ``project`` narrows the token to one project,
+    ``allowed_networks`` (CIDR) to callers from there. ``created_by`` is the person who saw the secret; for a service
+    account's token that is not the owner. After a rotation the secret before it works until ``previous_until``.
+    ``trust_rule`` and ``actor_name`` are of tokens that a CI job got for its own: audit rows show that name.
     """
 
     owner = models.ForeignKey(User, on_delete=models.CASCADE, related_name="tokens")
@@ -89,10 +95,31 @@ class ApiToken(Row):
     name = models.CharField(max_length=200)
     public_id = models.CharField(max_length=16, unique=True)
     secret_sha256 = models.CharField(max_length=64)
+    previous_public_id = models.CharField(max_length=16, null=True, blank=True, unique=True)
+    previous_secret_sha256 = models.CharField(max_length=64, blank=True)
+    previous_until = models.DateTimeField(null=True, blank=True)
+    previous_used_at = models.DateTimeField(null=True, blank=True)
     scopes = models.JSONField(default=list)
+    allowed_networks = models.JSONField(default=list, blank=True)
     expires_at = models.DateTimeField(null=True, blank=True)
+    expiry_told_at = models.DateTimeField(null=True, blank=True)
     last_used_at = models.DateTimeField(null=True, blank=True)
+    last_used_ip = models.GenericIPAddressField(null=True, blank=True)
+    rotated_at = models.DateTimeField(null=True, blank=True)
     revoked_at = models.DateTimeField(null=True, blank=True)
+    trust_rule = models.ForeignKey(
+        "registry.TrustRule", on_delete=models.SET_NULL, null=True, blank=True, related_name="tokens"
+    )
+    actor_name = models.CharField(max_length=200, blank=True)
+
+    class Meta:
+        indexes = [
+            models.Index(
+                fields=["expires_at"],
+                name="token_ends",
+                condition=models.Q(revoked_at=None, expires_at__isnull=False),
+            )
+        ]
 
     def __str__(self) -> str:
         return f"{self.name} ({self.public_id})"

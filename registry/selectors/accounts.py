@@ -85,9 +85,11 @@ def users_visible_to(actor: Actor) -> QuerySet[User]:
 def tokens_visible_to(actor: Actor) -> QuerySet[ApiToken]:
     """Return the actor's own tokens; site administrators also see those of service accounts. Newest first.
 
-    With a token that is narrowed to a project only tokens of that project.
+    With a token that is narrowed to a project only tokens of that project. Tokens of CI jobs are left out: nobody
+    manages them.
     """
-    tokens = ApiToken.objects.select_related("owner", "project", "created_by").order_by("-created_at")
+    tokens = ApiToken.objects.filter(actor_name="").select_related("owner", "project", "created_by")
+    tokens = tokens.order_by("-created_at")
     if actor.is_system:
         return tokens
     if actor.user is None:

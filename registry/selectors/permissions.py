@@ -56,6 +56,7 @@ _PROJECT: dict[str, tuple[str, str]] = {
     "project.policy": ("admin", "admin"),
     "project.tokens": ("viewer", "admin"),
     "project.webhooks": ("admin", "admin"),
+    "project.trust": ("admin", "admin"),
 }
 _SITE: dict[str, tuple[tuple[str, ...], str]] = {
     "site.view": (("none", "operator", "admin"), "read"),
@@ -64,6 +65,7 @@ _SITE: dict[str, tuple[tuple[str, ...], str]] = {
     "site.users": (("admin",), "admin"),
     "site.projects": (("operator", "admin"), "admin"),
     "site.webhooks": (("admin",), "admin"),
+    "site.issuers": (("admin",), "admin"),
 }
 # Where no approval is needed, whoever may deploy may also shift traffic and go back.
 _RELAXED = {"deployment.traffic", "deployment.rollback"}
@@ -150,9 +152,9 @@ def can(actor: Actor, permission: str, obj: Any = None) -> Allowed | Denied:
     ``deployment.change``, ``deployment.traffic``, ``deployment.rollback``, ``deployment.infer``, ``approval.review``,
     ``approval.comment``, ``approval.bypass`` (whom the environment lets, whatever their role), ``approval.withdraw``,
     ``operation.cancel``, ``project.members``, ``project.policy``, ``project.tokens``,
-    ``project.webhooks``.
+    ``project.webhooks``, ``project.trust``.
     Site permissions take None: ``site.view``, ``site.fleet``, ``site.environments``, ``site.users``,
-    ``site.projects``, ``site.webhooks``.
+    ``site.projects``, ``site.webhooks``, ``site.issuers``.
     """
     if actor.is_system:
         return Allowed()

@@ -1,28 +1,21 @@
-"""Accounts, projects, memberships and tokens."""
+"""Accounts, projects and memberships."""
 
 from __future__ import annotations
 
-import hmac
 import secrets
-from datetime import datetime, timedelta
 
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
-from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from registry import telemetry
 from registry.domain.actors import Actor
-from registry.errors import Conflict, PermissionDenied, ValidationFailed
-from registry.models import ApiToken, Environment, Fleet, Membership, Project, Role, SiteRole, User
+from registry.errors import Conflict, ValidationFailed
+from registry.models import Environment, Fleet, Membership, Project, Role, SiteRole, User
 from registry.services import audit
 from registry.services.fields import require_slug
-from registry.services.permissions import can, require
-from registry.services.sealing import digest
-
-SCOPES = ("read", "write", "admin")
-_USED_AT_STEP = timedelta(minutes=1)
+from registry.services.permissions import require
 
 
 def user_create(
@@ -74,6 +67,8 @@ def user_set_active(*, user: User, is_active: bool, actor: Actor) -> None:
     require(actor, "site.users")
     if actor.user_id == user.id:
         raise Conflict(_("You cannot block yourself."))
+    if user.deleted_at is not None:
+        raise Conflict(_("The account is deleted."))
     with transaction.atomic():
         User.objects.filter(pk=user.pk).update(is_active=is_active)
         audit.record(actor=actor, action="user.set_active", obj=user, after={"is_active": is_active})
@@ -147,87 +142,6 @@ def membership_remove(*, project: Project, user: User, actor: Actor) -> None:
         membership.delete()
         telemetry.publish_on_commit(f"project:{project.id}", project=project.id)
         telemetry.publish_on_commit(f"account:{user.id}")
-
-
-def token_create(
-    *,
-    owner: User,
-    name: str,
-    scopes: list[str],
-    project: Project | None = None,
-    expires_at: datetime | None = None,
-    actor: Actor,
-) -> tuple[ApiToken, str]:
-    """Create a bearer token and return it with its text ``flo_<id>_<secret>``, which is shown only this once.
-
-    People make tokens for themselves; site administrators for service accounts.
-    """
-    own = actor.user_id == owner.id
-    if own and not actor.has_scope("admin"):
-        raise PermissionDenied(_("The token used lacks the scope “admin”."))
-    if not own:
-        require(actor, "site.users")
-        if not owner.is_service and not actor.is_system:
-            raise PermissionDenied(_("Only people themselves make tokens for their accounts."))
-    if actor.only_project_id not in (None, project.id if project else None):
-        raise PermissionDenied(_("A token of one project makes tokens of that project only."))
-    if not scopes or any(scope not in SCOPES for scope in scopes):
-        raise _invalid("scopes", _("Scopes are any of: %(scopes)s.") % {"scopes": ", ".join(SCOPES)})
-    if not name.strip() or len(name) > 200:
-        raise _invalid("name", _("Give the token a name of at most 200 characters."))
-    if expires_at is not None and expires_at <= timezone.now():
-        raise _invalid("expires_at", _("The expiry lies in the past."))
-    if project is not None and not can(Actor.person(owner), "project.view", project):
-        raise _invalid("project", _("The account is not a member of this project."))
-    secret = secrets.token_urlsafe(32).replace("_", "-")
-    with transaction.atomic():
-        token = ApiToken.objects.create(
-            owner=owner,
-            created_by_id=actor.user_id,
-            project=project,
-            name=name.strip(),
-            public_id=secrets.token_hex(8),
-            secret_sha256=digest(secret),
-            scopes=sorted(set(scopes)),
-            expires_at=expires_at,
-        )
-        audit.record(
-            actor=actor,
-            action="token.create",
-            obj=token,
-            after={"name": token.name, "owner": owner.username, "scopes": token.scopes},
-        )
-    return token, f"flo_{token.public_id}_{secret}"
-
-
-def token_revoke(*, token: ApiToken, actor: Actor) -> None:
-    """Revoke a token for good; doing it again changes nothing. Every token may revoke itself."""
-    if actor.token_id != token.id and (actor.user_id != token.owner_id or not actor.has_scope("admin")):
-        require(actor, "site.users")
-    with transaction.atomic():
-        if ApiToken.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=timezone.now()):
-            audit.record(actor=actor, action="token.revoke", obj=token)
-    token.refresh_from_db()
-
-
-def token_authenticate(secret: str, *, now: datetime | None = None) -> ApiToken | None:
-    """Return the token (with its owner) for a bearer text; None when unknown, revoked, expired or owner inactive."""
-    now = now or timezone.now()
-    prefix, _one, rest = secret.partition("_")
-    public_id, _two, own_secret = rest.partition("_")
-    if prefix != "flo" or not own_secret:
-        return None
-    token = ApiToken.objects.select_related("owner", "project").filter(public_id=public_id).first()
-    if token is None or not hmac.compare_digest(token.secret_sha256, digest(own_secret)):
-        return None
-    if token.revoked_at is not None or (token.expires_at is not None and token.expires_at <= now):
-        return None
-    if not token.owner.is_active:
-        return None
-    # Once a minute is exact enough and spares a write per request.
-    if token.last_used_at is None or now - token.last_used_at > _USED_AT_STEP:
-        ApiToken.objects.filter(pk=token.pk).update(last_used_at=now)
-    return token
 
 
 def first_start(admin_username: str = "admin") -> str | None:

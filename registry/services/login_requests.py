@@ -7,18 +7,20 @@ import secrets
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
+from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from registry.domain.actors import Actor
+from registry.domain.api_keys import SCOPES
 from registry.domain.login_codes import MAX_TOKEN_DAYS, VALID, new_code
 from registry.errors import Conflict, NotFound, PermissionDenied, QuotaExceeded, ValidationFailed
 from registry.models import ApiToken, LoginRequest, LoginState, Project, User
 from registry.services import audit
-from registry.services.accounts import SCOPES, token_create
 from registry.services.permissions import require
 from registry.services.sealing import digest
+from registry.services.tokens import token_create
 from registry.services.transition import move
 
 # So many may wait at once, from one address and in all: a stranger can ask.
@@ -41,8 +43,9 @@ def login_ask(
     """
     if not scopes or any(scope not in SCOPES for scope in scopes):
         raise _invalid("scopes", _("Scopes are any of: %(scopes)s.") % {"scopes": ", ".join(SCOPES)})
+    most = min(MAX_TOKEN_DAYS, settings.TOKEN_MAX_DAYS or MAX_TOKEN_DAYS)
     if not 1 <= token_days <= MAX_TOKEN_DAYS:
-        raise _invalid("token_days", _("A token lasts 1 to %(most)d days.") % {"most": MAX_TOKEN_DAYS})
+        raise _invalid("token_days", _("A token lasts 1 to %(most)d days.") % {"most": most})
     now = timezone.now()
     waiting = LoginRequest.objects.filter(state=LoginState.WAITING, expires_at__gt=now)
     if waiting.filter(ip=ip).count() >= MAX_WAITING_OF_ADDRESS or waiting.count() >= MAX_WAITING:
@@ -58,7 +61,7 @@ def login_ask(
                     ip=ip,
                     scopes=sorted(set(scopes)),
                     project_slug=project,
-                    token_days=token_days,
+                    token_days=min(token_days, most),
                     expires_at=now + VALID,
                 ), secret
         except IntegrityError:

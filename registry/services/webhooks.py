@@ -14,7 +14,7 @@ from django.utils.translation import gettext as _
 from registry import signals, telemetry
 from registry.domain import webhooks as domain
 from registry.domain.actors import Actor
-from registry.domain.addresses import parse_networks
+from registry.domain.addresses import parse_networks, url_problem
 from registry.errors import Conflict, QuotaExceeded, ValidationFailed
 from registry.models import DeliveryState, Project, Webhook, WebhookDelivery, WebhookFormat
 from registry.services import audit
@@ -178,7 +178,7 @@ def _require_room(hook: Webhook) -> None:
 
 
 def _set_url(hook: Webhook, url: str) -> None:
-    problem = domain.url_problem(url, parse_networks(settings.WEBHOOK_ALLOWED_NETWORKS))
+    problem = url_problem(url, parse_networks(settings.WEBHOOK_ALLOWED_NETWORKS))
     if problem:
         raise _invalid("url", problem)
     hook.origin, hook.url_sealed = domain.origin_of(url)[:300], seal(url)

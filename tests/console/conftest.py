@@ -26,8 +26,20 @@ from django.db import connections
 from django.test import Client
 
 from registry.domain.actors import Actor
-from registry.models import ApiToken, Fleet, Membership, ModelVersion, Project, Role, ServingNode, SiteRole, User
-from registry.services import accounts, fleet, models, uploads, versions
+from registry.models import (
+    ApiToken,
+    Fleet,
+    Issuer,
+    Membership,
+    ModelVersion,
+    Project,
+    Role,
+    ServingNode,
+    SiteRole,
+    TrustRule,
+    User,
+)
+from registry.services import fleet, models, tokens, trust, uploads, versions
 from serving_node.contract.control import FileRef
 from serving_node.contract.digests import manifest_digest
 from serving_node.contract.signature import ModelSignature, TensorSignature
@@ -63,7 +75,7 @@ class Cast:
         return self.token_row(name, *scopes, project=project)[1]
 
     def token_row(self, name: str, *scopes: str, project: Project | None = None) -> tuple[ApiToken, str]:
-        return accounts.token_create(
+        return tokens.token_create(
             owner=getattr(self, name),
             name="test",
             scopes=list(scopes or ("read", "write", "admin")),
@@ -101,6 +113,26 @@ class Cast:
         )
         version.refresh_from_db()
         return version
+
+    def trust_rule(self, name: str = "push") -> TrustRule:
+        """Return a rule by which GitHub jobs of a repository act as the service account robot in project wren."""
+        alice = self.actor("alice")
+        issuer = Issuer.objects.filter(slug="github").first()
+        issuer = issuer or trust.issuer_create(slug="github", kind="github", actor=alice)
+        robot, made = User.objects.get_or_create(username="robot", defaults={"is_service": True})
+        if made:
+            Membership.objects.create(project=self.project, user=robot, role=Role.PUBLISHER)
+        return trust.trust_rule_create(
+            project=self.project,
+            issuer=issuer,
+            service_account=robot,
+            name=name,
+            repository="octo/swift",
+            repository_id="4711",
+            owner_id="99",
+            scopes=["write"],
+            actor=alice,
+        )
 
     def environment(self, slug: str, *, approvals: int) -> Fleet:
         """Return a new environment's fleet of the same name."""

@@ -18,7 +18,7 @@ from django.test.utils import CaptureQueriesContext
 from console.identity import session_rules
 from registry.domain.plans import DeploymentSpec, RouteSpec
 from registry.models import Membership, Project, User, Webhook
-from registry.services import accounts, aliases, approvals, configs, deployments, webhooks
+from registry.services import aliases, approvals, configs, deployments, service_accounts, tokens, trust, webhooks
 from tests.console.conftest import Cast, join_node
 from tests.console.web.conftest import Served, make_served
 
@@ -44,6 +44,8 @@ def addresses(served: Served) -> dict[str, str]:
     """Return what is counted, by name: every page, and every list and item of the API."""
     deployment = f"{PROJECT}deployments/{served.deployment.pk}/"
     hook = make_webhook(served.cast, "first")
+    rule = served.cast.trust_rule("first")
+    key, _text = served.cast.token_row("alice")
     api = {
         "projects": "/api/v1/projects/",
         "members": f"{PROJECT}members/",
@@ -78,11 +80,24 @@ def addresses(served: Served) -> dict[str, str]:
         "approval": f"/api/v1/approvals/{served.approval.pk}/",
         "operation": f"/api/v1/operations/{served.operation.pk}/",
         "node": f"/api/v1/nodes/{served.node.pk}/",
+        "service-accounts": "/api/v1/service-accounts/",
+        "service-account": "/api/v1/service-accounts/robot/",
+        "api-key": f"/api/v1/api-keys/{key.pk}/",
+        "issuers": "/api/v1/issuers/",
+        "issuer": "/api/v1/issuers/github/",
+        "trust-rules": f"{PROJECT}trust-rules/",
+        "trust-rule": f"{PROJECT}trust-rules/{rule.pk}/",
         "webhooks": "/api/v1/webhooks/",
         "webhook": f"/api/v1/webhooks/{hook.pk}/",
         "deliveries": f"/api/v1/webhooks/{hook.pk}/deliveries/",
     }
-    pages = {**served.paths(), "webhook": f"/settings/webhooks/{hook.pk}/"}
+    pages = {
+        **served.paths(),
+        "webhook": f"/settings/webhooks/{hook.pk}/",
+        "token": f"/settings/tokens/{key.pk}/",
+        "service-account": "/settings/service-accounts/robot/",
+        "trust-rule": f"/p/wren/settings/ci/{rule.pk}/",
+    }
     return {**{f"api {name}": path for name, path in api.items()}, **{f"page {name}": pages[name] for name in pages}}
 
 
@@ -94,7 +109,13 @@ def grow(served: Served, name: str) -> None:
     person = User.objects.create(username=name)
     Membership.objects.create(project=cast.project, user=person, role="viewer")
     make_webhook(cast, name)
-    accounts.token_create(owner=cast.alice, name=name, scopes=["read"], project=None, actor=alice)
+    cast.trust_rule(name)
+    robot = User.objects.get(username="robot")
+    Membership.objects.create(project=project, user=robot, role="viewer")
+    tokens.token_create(owner=robot, name=name, scopes=["read"], actor=alice)
+    service_accounts.service_account_create(username=f"machine-{name}", actor=alice)
+    trust.issuer_create(slug=name, kind="gitlab", url=f"https://{name}.example", actor=alice)
+    tokens.token_create(owner=cast.alice, name=name, scopes=["read"], project=None, actor=alice)
     version = cast.ready_version("finch", name.encode())
     other = cast.ready_version(name, b"other " + name.encode())
     for one in (version, other):

@@ -12,10 +12,12 @@ from django.conf import settings
 from registry.models import JoinToken
 from registry.services.approvals import approvals_expire
 from registry.services.blobs import blobs_collect
+from registry.services.ci_exchange import issuer_uses_purge
 from registry.services.login_requests import login_requests_purge
 from registry.services.operations import operations_purge
 from registry.services.retention import approvals_purge, refused_versions_purge, rollouts_purge
 from registry.services.samples import partitions_drop, partitions_ensure
+from registry.services.tokens import job_tokens_purge, tokens_tell_expiry
 from registry.services.uploads import uploads_expire
 from registry.services.webhook_deliveries import deliveries_purge
 
@@ -47,6 +49,9 @@ STEPS: Mapping[str, Callable[[datetime], object]] = {
     "rollouts_purge": rollouts_purge,
     "approvals_purge": approvals_purge,
     "deliveries_purge": deliveries_purge,
+    "tokens_tell_expiry": tokens_tell_expiry,
+    "job_tokens_purge": job_tokens_purge,
+    "issuer_uses_purge": issuer_uses_purge,
     "login_requests_purge": login_requests_purge,
     "join_tokens_purge": join_tokens_purge,
     "sessions_purge": sessions_purge,

@@ -3,35 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import ssl
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 import httpx2
 from django.utils.translation import gettext as _
 
-from registry.domain.addresses import Network, is_in, is_public, parse_address
-from registry.domain.webhooks import private_sentence, url_problem
+from registry.domain.addresses import Network
+from registry.outgoing import Refused, Resolve, checked, resolve
 from registry.services.webhook_deliveries import Outcome
 
 # From the look-up of the name to the last byte that is read; shorter than the lease.
 ATTEMPT_SECONDS = 15.0
 CONNECT_SECONDS = 5.0
 MAX_ANSWER_BYTES = 16 * 1024
-
-Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
-
-
-class _Refused(Exception):
-    """The receiver may not be called; the message says why."""
-
-
-async def resolve(host: str, port: int) -> Sequence[str]:
-    """Return the addresses of a host, the preferred one first. Raises OSError when it has none."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(address[0]) for _family, _type, _protocol, _name, address in found))
 
 
 def send(
@@ -52,7 +39,7 @@ def send(
     begun = time.monotonic()
     try:
         status, answer, retry_after = asyncio.run(_attempt(url, headers, body, allowed, resolve, trust))
-    except _Refused as error:
+    except Refused as error:
         return Outcome(None, time.monotonic() - begun, error=str(error))
     except (TimeoutError, httpx2.TimeoutException):
         text = _("No answer within %(seconds)d s.") % {"seconds": ATTEMPT_SECONDS}
@@ -74,7 +61,7 @@ async def _attempt(
     trust: ssl.SSLContext | None,
 ) -> tuple[int, str, str]:
     async with asyncio.timeout(ATTEMPT_SECONDS):
-        address, target = await _checked(url, allowed, resolve)
+        address, target = await checked(url, allowed, resolve)
         named = {**headers, "Host": target.netloc.decode()}
         # The connection goes to the address, the certificate is checked against the name.
         extensions = {"sni_hostname": target.raw_host.decode()}
@@ -88,31 +75,6 @@ async def _attempt(
         ):
             answer = await _beginning(response)
             return response.status_code, answer, response.headers.get("retry-after", "")
-
-
-async def _checked(url: str, allowed: Sequence[Network], resolve: Resolve) -> tuple[str, httpx2.URL]:
-    """Return an address that may be called, and the parsed URL.
-
-    Raises:
-        _Refused: the URL or one of the addresses of its host is not acceptable.
-    """
-    problem = url_problem(url, allowed)
-    if problem:
-        raise _Refused(problem)
-    target = httpx2.URL(url)
-    host = target.raw_host.decode()
-    addresses = await resolve(host, target.port or (443 if target.scheme == "https" else 80))
-    if not addresses:
-        raise _Refused(_("%(host)s has no address.") % {"host": host})
-    for text in addresses:
-        address = parse_address(text)
-        private = address is not None and is_in(address, allowed)
-        # Of a name with a public and a private address the caller would not decide which one is called.
-        if address is None or not (private or is_public(address)):
-            raise _Refused(private_sentence(host))
-        if target.scheme == "http" and not private:
-            raise _Refused(_("Only https: what is sent would be readable on its way."))
-    return addresses[0], target
 
 
 async def _beginning(response: httpx2.Response) -> str:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import timedelta
 from typing import Any
 
 from django import forms
-from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from console.web.forms.styling import StyledForm
-from registry.models import Project, User
+from registry.models import User
 from registry.models.accounts import Role, SiteRole
 
 
@@ -65,55 +63,6 @@ class NewMemberForm(StyledForm):
         if not cleaned.get("is_service") and not cleaned.get("password") and "password" not in self.errors:
             self.add_error("password", _("A person needs a first password."))
         return cleaned
-
-
-class TokenForm(StyledForm):
-    """A new API token."""
-
-    LIFETIMES = (
-        ("30", gettext_lazy("30 days")),
-        ("90", gettext_lazy("90 days")),
-        ("365", gettext_lazy("1 year")),
-        ("", gettext_lazy("Never")),
-    )
-
-    name = forms.CharField(
-        max_length=200,
-        label=gettext_lazy("Name"),
-        help_text=gettext_lazy("What it is for, for example CI of sentiment."),
-    )
-    scope = forms.ChoiceField(
-        choices=[
-            ("read", gettext_lazy("Read")),
-            ("write", gettext_lazy("Read and write")),
-            ("admin", gettext_lazy("Everything you may do")),
-        ],
-        initial="write",
-        label=gettext_lazy("Scope"),
-    )
-    project = forms.ModelChoiceField(
-        Project.objects.none(),
-        required=False,
-        to_field_name="slug",
-        label=gettext_lazy("Only in project"),
-        empty_label=gettext_lazy("All your projects"),
-    )
-    lifetime = forms.ChoiceField(choices=LIFETIMES, required=False, initial="90", label=gettext_lazy("Ends after"))
-    test_ids = {"name": "token-name", "scope": "token-scope", "project": "token-project", "lifetime": "token-lifetime"}
-
-    def __init__(self, *args: Any, projects: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.fields["project"].queryset = projects  # type: ignore[attr-defined]
-
-    def arguments(self) -> dict[str, Any]:
-        """Return what the service takes."""
-        days = self.cleaned_data["lifetime"]
-        return {
-            "name": self.cleaned_data["name"],
-            "scopes": [self.cleaned_data["scope"]],
-            "project": self.cleaned_data["project"],
-            "expires_at": timezone.now() + timedelta(days=int(days)) if days else None,
-        }
 
 
 class EnvironmentForm(StyledForm):

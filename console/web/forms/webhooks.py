@@ -9,7 +9,7 @@ from django.utils.translation import gettext_lazy
 
 from console.web.forms.editing import EditForm
 from console.web.forms.styling import StyledForm
-from registry.domain.webhooks import MAX_URL
+from registry.domain.addresses import MAX_URL
 from registry.models import Webhook, WebhookFormat
 
 

@@ -1,8 +1,7 @@
-"""Settings: members, API tokens, environments, projects."""
+"""Settings: members, environments, projects."""
 
 from __future__ import annotations
 
-import uuid
 from typing import Any
 
 from django.contrib import messages
@@ -16,7 +15,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 from console.identity.reauthentication import sensitive
 from console.web import equivalents
 from console.web.forms import settings as forms
-from console.web.page import actor_of, add_errors, frame_of, page, permissions, render_page, user_of
+from console.web.page import actor_of, add_errors, frame_of, page, permissions, render_page
 from registry.errors import NotFound, RegistryError
 from registry.models import CodeFormats, Project, Role, User
 from registry.selectors import accounts as selectors
@@ -133,48 +132,6 @@ def member_remove(request: HttpRequest) -> HttpResponse:
             services.membership_remove(project=project, user=user, actor=actor_of(request))
             messages.success(request, _("%(name)s is no longer a member.") % {"name": user.username})
     return redirect("web:members")
-
-
-@require_http_methods(["GET", "POST"])
-@page
-@sensitive()
-def tokens(request: HttpRequest) -> HttpResponse:
-    """One's API tokens. A new token's text is shown once, in the answer to its making, and never again."""
-    actor = actor_of(request)
-    form = forms.TokenForm(request.POST or None, projects=selectors.projects_of(actor))
-    secret = ""
-    if request.method == "POST" and form.is_valid():
-        try:
-            _token, secret = services.token_create(owner=user_of(request), actor=actor, **form.arguments())
-        except RegistryError as error:
-            add_errors(form, error)
-        else:
-            form = forms.TokenForm(projects=selectors.projects_of(actor))
-    context = {
-        "section": "tokens",
-        "form": form,
-        "secret": secret,
-        "tokens": list(selectors.tokens_visible_to(actor).select_related("owner", "project")),
-        "curl": equivalents.curl("GET", "me/"),
-    }
-    status = 422 if form.is_bound else 200
-    response = render_page(request, "web/settings/tokens.html", context, current="settings", status=status)
-    if secret:
-        response["Cache-Control"] = "no-store"
-    return response
-
-
-@require_POST
-@page
-def token_revoke(request: HttpRequest, token_id: uuid.UUID) -> HttpResponse:
-    """Revoke a token."""
-    actor = actor_of(request)
-    token = selectors.tokens_visible_to(actor).filter(pk=token_id).first()
-    if token is None:
-        raise NotFound(_("There is no such token."))
-    services.token_revoke(token=token, actor=actor)
-    messages.success(request, _("The token is revoked."))
-    return redirect("web:tokens")
 
 
 @require_http_methods(["GET", "POST"])

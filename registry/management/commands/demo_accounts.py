@@ -12,7 +12,8 @@ from django.utils import timezone
 
 from registry.domain.actors import Actor
 from registry.models import Project, Role, User
-from registry.services.accounts import membership_set, token_create, user_create
+from registry.services.accounts import membership_set, user_create
+from registry.services.tokens import token_create
 
 _PEOPLE = {"author": ("demo-author", Role.OPERATOR), "approver": ("demo-approver", Role.APPROVER)}
 _TOKEN_DAYS = 1

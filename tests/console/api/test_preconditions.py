@@ -12,7 +12,7 @@ from rest_framework.test import APIClient
 
 from console.api.etag import NEED_MATCH
 from registry.models import AuditEvent, Environment
-from registry.services import accounts, aliases, webhooks
+from registry.services import accounts, aliases, service_accounts, trust, webhooks
 from tests.console.api.test_routes import filled, routes
 from tests.console.conftest import Cast, RunningConsole, join_node
 
@@ -51,6 +51,20 @@ def _fleet(cast: Cast) -> str:
     return f"fleets/{cast.environment('stage', approvals=1).slug}/"
 
 
+def _account(cast: Cast) -> str:
+    service_accounts.service_account_create(username="robot", actor=cast.actor("alice"))
+    return "service-accounts/robot/"
+
+
+def _issuer(cast: Cast) -> str:
+    trust.issuer_create(slug="github", kind="github", actor=cast.actor("alice"))
+    return "issuers/github/"
+
+
+def _trust_rule(cast: Cast) -> str:
+    return f"projects/wren/trust-rules/{cast.trust_rule().pk}/"
+
+
 # A resource for each address that takes PUT, PATCH or DELETE, with a body that changes it. Alice may do all of this.
 CHANGED: dict[str, tuple[Address, dict[str, Any]]] = {
     "projects/<slug:project>/": (lambda cast: "projects/wren/", {"code_formats": "forbid"}),
@@ -60,12 +74,17 @@ CHANGED: dict[str, tuple[Address, dict[str, Any]]] = {
     "environments/<slug:slug>/": (_environment, {"requires_approval": True, "required_approvals": 2}),
     "fleets/<slug:slug>/": (_fleet, {"name": "Green"}),
     "webhooks/<uuid:webhook>/": (_webhook, {"name": "other"}),
-    "api-keys/<uuid:token>/": (_token, {}),
+    "api-keys/<uuid:token>/": (_token, {"name": "other"}),
+    "service-accounts/<str:username>/": (_account, {}),
+    "issuers/<slug:slug>/": (_issuer, {"is_enabled": False}),
+    "projects/<slug:project>/trust-rules/<uuid:rule>/": (_trust_rule, {"lifetime_minutes": 5}),
 }
 # POST verbs that look at If-Match when it is sent.
 VERBS: dict[str, tuple[Address, dict[str, Any]]] = {
     "nodes/<uuid:node>/cordon": (lambda cast: f"nodes/{join_node(cast)[0].pk}/", {}),
     "webhooks/<uuid:webhook>/rotate-secret": (_webhook, {}),
+    "api-keys/<uuid:token>/rotate": (_token, {}),
+    "service-accounts/<str:username>/disable": (_account, {}),
     "projects/<slug:project>/models/<str:model>/versions/<str:version>/archive": (
         lambda cast: f"projects/wren/models/finch/versions/{cast.ready_version().number}/",
         {},

@@ -20,7 +20,13 @@ from tests.console.conftest import Cast
 METHODS = ("get", "post", "put", "patch", "delete")
 FILLED = {"project": "wren", "model": "finch", "version": "1", "username": "bob", "number": "1", "sha256": "0" * 64}
 ANY = {"If-Match": "*"}  # whatever is there now
-PUBLIC = {("nodes/join/", "post"), ("login-requests/", "post"), ("login-requests/claim", "post")}
+PUBLIC = {
+    ("nodes/join/", "post"),
+    ("login-requests/", "post"),
+    ("login-requests/claim", "post"),
+    ("oidc/exchange", "get"),
+    ("oidc/exchange", "post"),
+}
 
 
 def routes() -> Iterator[tuple[str, str]]:

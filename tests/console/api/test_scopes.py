@@ -8,14 +8,14 @@ import pytest
 from rest_framework.test import APIClient
 
 from registry.models import ApiToken, Membership, Project, Role
-from registry.services import accounts
+from registry.services import tokens
 from tests.console.api.test_routes import ANY, filled, routes
 from tests.console.conftest import Cast, join_node
 
 # They take a join token or a node's own.
 OF_NODES = {"nodes/join/", "nodes/<uuid:node>/hello/"}
 # Whoever has no token yet begins there; every token may end itself.
-OF_SIGN_IN = {"login-requests/", "login-requests/claim", "me/revoke-token"}
+OF_SIGN_IN = {"login-requests/", "login-requests/claim", "me/revoke-token", "oidc/exchange"}
 ROUTES = sorted((route, method) for route, method in set(routes()) if route not in OF_NODES | OF_SIGN_IN)
 
 
@@ -60,7 +60,7 @@ def test_a_token_of_another_project_finds_nothing_here(cast: Cast, visitor: APIC
 def test_a_token_of_one_project_lists_nothing_of_others(cast: Cast, visitor: APIClient) -> None:
     cast.ready_version()
     join_node(cast)
-    other = accounts.token_create(
+    other = tokens.token_create(
         owner=cast.alice, name="other", scopes=["admin"], project=cast.project, actor=cast.actor("alice")
     )[0]
 

@@ -9,7 +9,7 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 
 from registry.models import ApiToken, Project
-from registry.services import accounts
+from registry.services import accounts, tokens
 from tests.console.conftest import PASSWORD, Cast
 
 
@@ -31,7 +31,7 @@ def test_token_acts_for_its_owner_and_remembers_its_use(cast: Cast) -> None:
 
 def test_unusable_tokens_are_401_with_a_challenge(cast: Cast) -> None:
     revoked, revoked_text = cast.token_row("bob")
-    accounts.token_revoke(token=revoked, actor=cast.actor("bob"))
+    tokens.token_revoke(token=revoked, actor=cast.actor("bob"))
     expired, expired_text = cast.token_row("bob")
     ApiToken.objects.filter(pk=expired.pk).update(expires_at=timezone.now() - timedelta(seconds=1))
     inactive = cast.token("vera")

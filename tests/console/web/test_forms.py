@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from console.web.config_fields import flatten
 from registry.models import ApiToken, ConfigRevision, Membership, ModelVersion, RegisteredModel, User
-from registry.services import accounts, operations
+from registry.services import operations, tokens
 from tests.console.conftest import PASSWORD, Cast
 from tests.console.web.conftest import Browse, Served
 
@@ -187,11 +187,11 @@ def test_a_token_is_shown_once_and_works(cast: Cast, browse: Browse) -> None:
     page = client.post("/settings/tokens/", {"name": "CI", "scope": "write", "project": "wren", "lifetime": "30"})
     secret = page.context["secret"]
     assert secret in page.text and page["Cache-Control"] == "no-store"
-    found = accounts.token_authenticate(secret)
+    found = tokens.token_authenticate(secret)
     assert found is not None and found.owner == cast.bob
     assert secret not in client.get("/settings/tokens/").text
     client.post(f"/settings/tokens/{ApiToken.objects.get().pk}/revoke/")
-    assert accounts.token_authenticate(secret) is None
+    assert tokens.token_authenticate(secret) is None
 
 
 def test_retiring_a_node_needs_its_name(served: Served, browse: Browse) -> None:

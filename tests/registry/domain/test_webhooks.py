@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from registry.domain import webhooks as domain
-from registry.domain.addresses import parse_networks
+from registry.domain.addresses import parse_networks, url_problem
 
 AT = datetime(2026, 11, 22, 1, 2, 3, tzinfo=UTC)
 
@@ -71,19 +71,19 @@ def test_no_event_is_of_a_project_and_of_the_site() -> None:
     ],
 )  # fmt: skip
 def test_addresses_that_are_refused_by_their_text(url: str) -> None:
-    assert domain.url_problem(url, ())
+    assert url_problem(url, ())
 
 
 def test_networks_of_ones_own_are_let_in() -> None:
     allowed = parse_networks(["10.1.0.0/16"])
-    assert domain.url_problem("https://example.com:8443/a?b=c", ()) == ""
-    assert domain.url_problem("http://10.1.2.3/hook", allowed) == ""
-    assert domain.url_problem("http://10.2.2.3/hook", allowed)
+    assert url_problem("https://example.com:8443/a?b=c", ()) == ""
+    assert url_problem("http://10.1.2.3/hook", allowed) == ""
+    assert url_problem("http://10.2.2.3/hook", allowed)
 
 
 @given(st.text(max_size=80))
 def test_any_text_is_judged(text: str) -> None:
-    assert isinstance(domain.url_problem(text, ()), str)
+    assert isinstance(url_problem(text, ()), str)
     assert isinstance(domain.pattern_problem(text, of_project=True), str)
 
 

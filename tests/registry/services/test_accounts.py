@@ -10,7 +10,7 @@ from registry.domain.actors import Actor
 from registry.errors import Conflict, PermissionDenied, ValidationFailed
 from registry.models import ApiToken, AuditEvent, Environment, Fleet, Membership, Project, User
 from registry.selectors.accounts import project_get, projects_of, tokens_visible_to, users_visible_to
-from registry.services import accounts
+from registry.services import accounts, tokens
 from registry.services.permissions import Allowed, Denied, can
 
 PASSWORD = "correct horse battery"
@@ -72,41 +72,41 @@ def test_a_project_keeps_an_administrator(world: Any) -> None:
 
 def test_tokens_authenticate_until_revoked_or_expired(world: Any) -> None:
     actor = world.actor(world.carol)
-    token, text = accounts.token_create(owner=world.carol, name="ci", scopes=["write"], actor=actor)
+    token, text = tokens.token_create(owner=world.carol, name="ci", scopes=["write"], actor=actor)
     assert text.startswith(f"flo_{token.public_id}_")
     assert ApiToken.objects.filter(secret_sha256=text).count() == 0
-    assert accounts.token_authenticate(text) == token
+    assert tokens.token_authenticate(text) == token
     for bad in (text + "x", "flo__", "flo_" + token.public_id, "", text.replace("flo", "fla", 1)):
-        assert accounts.token_authenticate(bad) is None
+        assert tokens.token_authenticate(bad) is None
     ApiToken.objects.filter(pk=token.pk).update(expires_at=timezone.now() + timedelta(hours=1))
-    assert accounts.token_authenticate(text, now=timezone.now() + timedelta(hours=2)) is None
-    accounts.token_revoke(token=token, actor=actor)
-    assert accounts.token_authenticate(text) is None
+    assert tokens.token_authenticate(text, now=timezone.now() + timedelta(hours=2)) is None
+    tokens.token_revoke(token=token, actor=actor)
+    assert tokens.token_authenticate(text) is None
 
 
 def test_a_blocked_account_has_no_tokens(world: Any) -> None:
-    _token, text = accounts.token_create(owner=world.carol, name="ci", scopes=["read"], actor=world.actor(world.carol))
+    _token, text = tokens.token_create(owner=world.carol, name="ci", scopes=["read"], actor=world.actor(world.carol))
     accounts.user_set_active(user=world.carol, is_active=False, actor=world.actor(world.alice))
-    assert accounts.token_authenticate(text) is None
+    assert tokens.token_authenticate(text) is None
 
 
 def test_tokens_are_made_for_oneself_or_for_service_accounts(world: Any) -> None:
     with pytest.raises(PermissionDenied):
-        accounts.token_create(owner=world.carol, name="x", scopes=["read"], actor=world.actor(world.alice))
-    token, _text = accounts.token_create(owner=world.robot, name="x", scopes=["read"], actor=world.actor(world.alice))
+        tokens.token_create(owner=world.carol, name="x", scopes=["read"], actor=world.actor(world.alice))
+    token, _text = tokens.token_create(owner=world.robot, name="x", scopes=["read"], actor=world.actor(world.alice))
     assert token.created_by == world.alice
     assert list(tokens_visible_to(world.actor(world.alice))) == [token]
     assert list(tokens_visible_to(world.actor(world.carol))) == []
     with pytest.raises(ValidationFailed):
-        accounts.token_create(owner=world.carol, name="x", scopes=["all"], actor=world.actor(world.carol))
+        tokens.token_create(owner=world.carol, name="x", scopes=["all"], actor=world.actor(world.carol))
     with pytest.raises(ValidationFailed):
-        accounts.token_create(
+        tokens.token_create(
             owner=world.carol, name="x", scopes=["read"], project=world.other, actor=world.actor(world.carol)
         )
 
 
 def token_actor(world: Any, user: User, scopes: list[str], project: Project | None = None) -> Actor:
-    token, _text = accounts.token_create(owner=user, name="t", scopes=scopes, project=project, actor=world.actor(user))
+    token, _text = tokens.token_create(owner=user, name="t", scopes=scopes, project=project, actor=world.actor(user))
     return Actor.person(user, token=token)
 
 

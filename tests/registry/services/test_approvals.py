@@ -17,7 +17,7 @@ from registry.models import (
     VersionState,
 )
 from registry.selectors.approvals import approval_detail, inbox, may_review
-from registry.services import accounts, approvals, configs, uploads, versions
+from registry.services import approvals, configs, tokens, uploads, versions
 
 FIRST = {"version": 1, "weight": 100}
 SPLIT = ({"version": 1, "weight": 90}, {"version": 2, "weight": 10, "role": "canary"})
@@ -123,7 +123,7 @@ def test_who_sent_a_file_of_the_version_cannot_approve(world: Any) -> None:
 def test_who_made_the_token_of_the_uploader_cannot_approve(world: Any) -> None:
     from registry.domain.actors import Actor
 
-    token, _text = accounts.token_create(owner=world.robot, name="ci", scopes=["write"], actor=world.actor(world.alice))
+    token, _text = tokens.token_create(owner=world.robot, name="ci", scopes=["write"], actor=world.actor(world.alice))
     model = world.model("mlp")
     world.ready(model, actor=Actor.person(world.robot, token=token))
     approval = request(world, model=model)

@@ -1,4 +1,4 @@
-"""Projects, members, accounts and tokens as JSON."""
+"""Projects, members and accounts as JSON."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from registry.models import ApiToken, CodeFormats, Membership, Project, Role, SiteRole, User
+from registry.models import CodeFormats, Membership, Project, Role, SiteRole, User
 
 
 class ProjectSerializer(serializers.ModelSerializer[Project]):
@@ -65,47 +65,6 @@ class MemberWrite(serializers.Serializer[Any]):
 
     username = serializers.CharField(max_length=150)
     role = serializers.ChoiceField(choices=Role.choices)
-
-
-class TokenSerializer(serializers.ModelSerializer[ApiToken]):
-    """A token without its secret."""
-
-    owner = serializers.CharField(source="owner.username", read_only=True)
-    project = serializers.CharField(source="project.slug", read_only=True, default=None)
-
-    class Meta:
-        model = ApiToken
-        fields = [
-            "id",
-            "public_id",
-            "name",
-            "owner",
-            "project",
-            "scopes",
-            "created_at",
-            "expires_at",
-            "last_used_at",
-            "revoked_at",
-        ]
-
-
-class TokenCreated(TokenSerializer):
-    """A new token with its secret, shown only this once."""
-
-    token = serializers.CharField(read_only=True)
-
-    class Meta(TokenSerializer.Meta):
-        fields = [*TokenSerializer.Meta.fields, "token"]
-
-
-class TokenWrite(serializers.Serializer[Any]):
-    """A new token; ``owner`` other than oneself needs a site administrator and a service account."""
-
-    name = serializers.CharField(max_length=200)
-    scopes = serializers.ListField(child=serializers.ChoiceField(choices=["read", "write", "admin"]), min_length=1)
-    project = serializers.SlugField(required=False, allow_null=True, default=None)
-    owner = serializers.CharField(required=False, allow_blank=True, default="")
-    expires_at = serializers.DateTimeField(required=False, allow_null=True, default=None)
 
 
 class MeSerializer(serializers.Serializer[Any]):

@@ -6,7 +6,8 @@ from typing import Any
 
 from rest_framework import serializers
 
-from registry.domain.webhooks import MAX_URL, message_id
+from registry.domain.addresses import MAX_URL
+from registry.domain.webhooks import message_id
 from registry.models import Webhook, WebhookAttempt, WebhookDelivery, WebhookFormat
 
 
