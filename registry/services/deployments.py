@@ -143,6 +143,7 @@ def _change(deployment: Deployment, spec: DeploymentSpec, *, kind: str, comment:
         model=deployment.model, fleet=deployment.fleet, spec=spec, actor=actor, applied_before=kind == "rollback"
     )
     if plan.is_noop:
+        require(actor, "deployment.change", deployment)
         return ChangeOutcome(deployment, plan.plan_digest)
     if plan.needs_approval or plan.is_held:
         require(actor, "deployment.change", deployment)

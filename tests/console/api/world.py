@@ -1,0 +1,139 @@
+"""One of everything that the API has an address for, so that tests of all addresses meet what is really there."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from registry.models import VersionMeasurement
+from registry.services import aliases, webhooks
+from registry.services.webhook_events import event_test
+from tests.console.api.test_catalog import REPORT
+from tests.console.conftest import Cast
+from tests.console.web.conftest import Served, make_served
+
+_PARAMETER = re.compile(r"<(?:\w+:)?(\w+)>|\{(\w+)\}")
+
+
+@dataclass
+class World:
+    """Everything of a served project. ``values``: what the parameters of addresses are here, by name."""
+
+    served: Served
+    values: dict[str, str]
+
+    @property
+    def cast(self) -> Cast:
+        """Who is in it."""
+        return self.served.cast
+
+    def address(self, route: str, **others: str) -> str:
+        """Return a route (``<uuid:node>`` or ``{node}``) with the values filled in, below /api/v1/."""
+        known = {**self.values, **others}
+
+        def value(match: re.Match[str]) -> str:
+            name = match[1] or match[2]
+            assert name in known, f"Say in tests/console/api/world.py what {{{name}}} of {route} is: make one there."
+            return known[name]
+
+        return "/api/v1/" + _PARAMETER.sub(value, route.removeprefix("/api/v1/"))
+
+
+def make_world(cast: Cast) -> World:
+    """Make it: see ``Served``, and a webhook with a delivery, an alias, an API key, a measurement that waits."""
+    served = make_served(cast)
+    alice, version = cast.actor("alice"), served.version
+    hook, _secret = webhooks.webhook_create(
+        project=cast.project, name="chat", url="https://example.com/x", events=["*"], actor=alice
+    )
+    delivery = event_test(hook, actor_name="alice")
+    aliases.alias_set(model=version.model, name="champion", version=version, actor=alice)
+    measurement = VersionMeasurement.objects.create(
+        version=version, node_name="node-1", config_number=1, config_digest="0" * 64, grid={}, cells=[]
+    )
+    values = {
+        "measurement": str(measurement.pk),
+        "project": "wren",
+        "model": "finch",
+        "alias": "champion",
+        "version": "1",
+        "number": "1",
+        "slug": "dev",
+        "username": "vera",
+        "node": str(served.node.pk),
+        "deployment": str(served.deployment.pk),
+        "approval": str(served.approval.pk),
+        "operation": str(served.operation.pk),
+        "webhook": str(hook.pk),
+        "delivery": str(delivery.pk),
+        "token": str(cast.token_row("alice", "read")[0].pk),
+        "sha256": version.files.get().blob.sha256,
+    }
+    return World(served, values)
+
+
+_SPEC = {"routes": [{"version": 1, "role": "live", "weight": 100}]}
+_CONFIG = {"text": "max_batch_size: 4", "format": "pbtxt"}
+
+# A body that the address accepts from those who may, for the methods that need one.
+BODIES: dict[tuple[str, str], dict[str, Any]] = {
+    ("post", "projects/"): {"slug": "new", "name": "New"},
+    ("patch", "projects/<slug:project>/"): {"code_formats": "forbid"},
+    ("post", "projects/<slug:project>/members/"): {"username": "charlie", "role": "viewer"},
+    ("post", "projects/<slug:project>/models/"): {"slug": "new"},
+    ("patch", "projects/<slug:project>/models/<str:model>/"): {"description": "swift"},
+    ("put", "projects/<slug:project>/models/<str:model>/aliases/<str:alias>/"): {"version": 1},
+    ("post", "projects/<slug:project>/models/<str:model>/configs/"): _CONFIG,
+    ("post", "projects/<slug:project>/models/<str:model>/configs/validate"): _CONFIG,
+    ("post", "projects/<slug:project>/models/<str:model>/versions/<str:version>/files/"): {
+        "path": "model.onnx",
+        "sha256": "0" * 64,
+    },
+    ("post", "projects/<slug:project>/models/<str:model>/versions/<str:version>/measurements/"): {"node": "node-1"},
+    ("post", "projects/<slug:project>/models/<str:model>/versions/<str:version>/conversion"): {"report": REPORT},
+    ("post", "projects/<slug:project>/models/<str:model>/versions/<str:version>/quarantine"): {"reason": "bad"},
+    ("post", "projects/<slug:project>/deployments/"): {"model": "finch", "fleet": "dev", "spec": _SPEC},
+    ("post", "projects/<slug:project>/deployments/plan"): {"model": "finch", "fleet": "dev", "spec": _SPEC},
+    ("post", "projects/<slug:project>/deployments/<uuid:deployment>/plan"): {"spec": _SPEC},
+    ("post", "projects/<slug:project>/deployments/<uuid:deployment>/routes"): {"weights": {"1": 100}},
+    ("post", "projects/<slug:project>/deployments/<uuid:deployment>/infer"): {"inputs": [{"name": "x"}]},
+    ("post", "environments/"): {"slug": "new", "name": "New"},
+    ("patch", "environments/<slug:slug>/"): {"requires_approval": True, "required_approvals": 2},
+    ("post", "fleets/"): {"slug": "new", "name": "New", "environment": "dev", "selector": {}},
+    ("patch", "fleets/<slug:slug>/"): {"name": "Green"},
+    ("post", "approvals/<uuid:approval>/bypass"): {"reason": "It burns.", "plan_digest": "0" * 64},
+    ("post", "webhooks/"): {"project": "wren", "name": "new", "url": "https://example.com/y", "events": ["*"]},
+    ("patch", "webhooks/<uuid:webhook>/"): {"name": "other"},
+    ("post", "users/"): {"username": "dora", "password": "correct horse battery"},
+    ("post", "api-keys/"): {"name": "new", "scopes": ["read"]},
+    ("post", "nodes/join/"): {
+        "name": "node-2",
+        "endpoints": {},
+        "admin_secret": "s",
+        "contract_version": 1,
+        "token": "none",
+    },
+    ("post", "nodes/<uuid:node>/hello/"): {
+        "name": "node-1",
+        "endpoints": {},
+        "admin_secret": "s",
+        "contract_version": 1,
+    },
+    ("post", "login-requests/"): {"client": "laptop", "scopes": ["read"]},
+    ("post", "login-requests/claim"): {"secret": "none"},
+}
+# What addresses of GET cannot do without.
+QUERIES = {
+    "projects/<slug:project>/models/<str:model>/configs/<int:number>/diff": "?against=1",
+    "projects/<slug:project>/models/<str:model>/versions/<str:version>/download": "?path=model.onnx",
+    "metrics/query": "?metric=request_rate",
+}
+
+
+def body_for(world: World, method: str, route: str) -> dict[str, Any]:
+    """Return the body for a call; of a review and a bypass it names the plan that waits."""
+    body = BODIES.get((method, route), {})
+    if "approvals/" in route and route.endswith(("reviews/", "bypass")):
+        body = {**body, "plan_digest": world.served.approval.plan_digest}
+    return {**body, "decision": "approve"} if route.endswith("reviews/") else body
