@@ -27,6 +27,8 @@ LIMITS = [
     ("Files of a version", "registry.services.uploads:_MAX_FILES", "", ""),
     ("Characters of a file's path", "registry.domain.paths:MAX_PATH", "", ""),
     ("Aliases of a model", "registry.services.aliases:MAX_ALIASES", "", ""),
+    ("A model card", "registry.domain.cards:MAX_CARD_BYTES", "bytes", ""),
+    ("Links of a model", "registry.domain.model_facts:MAX_LINKS", "", ""),
     ("A config's text", "registry.services.configs:_TEXT_LIMIT", "bytes", ""),
     ("A body sent to the API or a page", "console.middleware.body_limit:MOST_BYTES", "bytes", ""),
     ("Try it: what is sent", "registry.services.operations:_TRY_LIMIT_BYTES", "bytes", ""),

@@ -27,6 +27,7 @@ VERSION = _table(
     rejected="",
     abandoned="",
 )
+MODEL = _table(active="archived", archived="active")
 UPLOAD = _table(
     receiving="received failed terminated",
     received="stored failed terminated",
@@ -83,6 +84,7 @@ LOGIN_REQUEST = _table(
 
 # (model name, column) -> table
 TABLES: Mapping[tuple[str, str], Table] = {
+    ("registeredmodel", "state"): MODEL,
     ("modelversion", "state"): VERSION,
     ("upload", "state"): UPLOAD,
     ("approvalrequest", "state"): APPROVAL,

@@ -53,7 +53,11 @@ def _events(*rows: tuple[str, str, str]) -> dict[str, EventType]:
 # The names are those of the audit log; the ends of rollouts are added to them.
 PROJECT_EVENTS = _events(
     ("model.create", "a model is made", "%(actor)s made the model %(label)s."),
-    ("model.update", "a model's description or tags change", "%(actor)s changed the model %(label)s."),
+    ("model.update", "a model's description, tags, task, links or owner change", "%(actor)s changed %(label)s."),
+    ("model.archived", "a model is archived", "%(actor)s archived the model %(label)s."),
+    ("model.active", "a model is restored", "%(actor)s restored the model %(label)s."),
+    ("model.delete", "a model is deleted with its versions", "%(actor)s deleted the model %(label)s."),
+    ("card.save", "a model's card is changed", "%(actor)s stored %(label)s."),
     ("alias.set", "an alias is made, moved, protected or freed", "%(actor)s set the alias %(label)s."),
     ("alias.delete", "an alias is deleted", "%(actor)s deleted the alias %(label)s."),
     ("version.submit", "a version is submitted for its checks", "%(actor)s submitted %(label)s."),

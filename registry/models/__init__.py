@@ -2,10 +2,12 @@
 
 from registry.models.accounts import ROLE_RANK, ApiToken, CodeFormats, Membership, Project, Role, SiteRole, User
 from registry.models.audit import AuditEvent, AuditSeal, Transition
+from registry.models.cards import ModelCard
 from registry.models.catalog import (
     Alias,
     Blob,
     Check,
+    ModelState,
     ModelVersion,
     RegisteredModel,
     Upload,
@@ -77,6 +79,8 @@ __all__ = [
     "LoginRequest",
     "LoginState",
     "Membership",
+    "ModelCard",
+    "ModelState",
     "ModelVersion",
     "NodeKind",
     "NodeObservation",

@@ -53,12 +53,18 @@ class CodeFormats(models.TextChoices):
 
 
 class Project(Row):
-    """Tenancy: models, deployments, members and quotas."""
+    """Tenancy: models, deployments, members and quotas.
+
+    Quotas: bytes of the files of its versions, versions that were not given up or refused, and nodes of the fleets
+    that it deploys on.
+    """
 
     slug = models.SlugField(max_length=63, unique=True)
     name = models.CharField(max_length=200)
     description = models.TextField(blank=True)
     quota_bytes = models.BigIntegerField(default=100 * 1024**3)
+    quota_versions = models.PositiveIntegerField(default=100_000)
+    quota_nodes = models.PositiveIntegerField(default=1000)
     code_formats = models.CharField(max_length=16, choices=CodeFormats, default=CodeFormats.ALLOW)
     members = models.ManyToManyField(User, through="Membership", related_name="projects")
 

@@ -10,13 +10,27 @@ from registry.models.accounts import ApiToken, Project
 from registry.models.base import Row
 
 
+class ModelState(models.TextChoices):
+    """Whether a model takes versions and deployments; the table of moves is in registry.domain.states."""
+
+    ACTIVE = "active", _("Active")
+    ARCHIVED = "archived", _("Archived")
+
+
 class RegisteredModel(Row):
-    """A named model in a project. ``next_version`` and ``next_config`` hand out numbers under a row lock."""
+    """A named model in a project. ``next_version`` and ``next_config`` hand out numbers under a row lock.
+
+    ``task`` is what it does, one of registry.domain.model_facts.TASKS or a name of one's own.
+    ``links``: ``{"label", "url"}`` each.
+    """
 
     project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="models")
     slug = models.SlugField(max_length=128)
     description = models.TextField(blank=True)
     tags = models.JSONField(default=dict, blank=True)
+    task = models.CharField(max_length=64, blank=True)
+    links = models.JSONField(default=list, blank=True)
+    state = models.CharField(max_length=16, choices=ModelState, default=ModelState.ACTIVE)
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
     next_version = models.PositiveIntegerField(default=1)
     next_config = models.PositiveIntegerField(default=1)

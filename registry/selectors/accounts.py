@@ -8,7 +8,7 @@ from django.db.models import Q, QuerySet
 from django.utils.translation import gettext as _
 
 from registry.domain.actors import Actor
-from registry.errors import NotFound
+from registry.errors import NotFound, ValidationFailed
 from registry.models import ApiToken, Membership, Project, Role, User
 from registry.selectors.lookup import one_by_id
 
@@ -64,6 +64,19 @@ def member_get(project: Project, username: str) -> Membership:
     if member is None:
         raise NotFound(_("The project has no member of that name."))
     return member
+
+
+def member_named(project: Project, username: str) -> User:
+    """Return an account of a project by name.
+
+    Raises:
+        ValidationFailed: no member has that name; ``errors`` names the field ``owner``.
+    """
+    user = User.objects.filter(username=username, memberships__project=project).first()
+    if user is None:
+        message = _("“%(name)s” is not a member of this project.") % {"name": username}
+        raise ValidationFailed(message, errors=[{"field": "owner", "message": message}])
+    return user
 
 
 def users_addable(project: Project) -> QuerySet[User]:

@@ -36,6 +36,7 @@ class Denied:
 _PROJECT: dict[str, tuple[str, str]] = {
     "project.view": ("viewer", "read"),
     "model.write": ("publisher", "write"),
+    "model.manage": ("admin", "write"),
     "alias.move": ("publisher", "write"),
     "alias.move_protected": ("approver", "write"),
     "version.write": ("publisher", "write"),
@@ -64,6 +65,7 @@ _SITE: dict[str, tuple[tuple[str, ...], str]] = {
     "site.environments": (("admin",), "admin"),
     "site.users": (("admin",), "admin"),
     "site.projects": (("operator", "admin"), "admin"),
+    "site.quotas": (("admin",), "admin"),
     "site.webhooks": (("admin",), "admin"),
     "site.issuers": (("admin",), "admin"),
 }
@@ -146,7 +148,7 @@ def can(actor: Actor, permission: str, obj: Any = None) -> Allowed | Denied:
     """Say whether the actor may do ``permission`` on ``obj``.
 
     Project permissions take any row of a project (project, model, version, config, deployment, approval, operation):
-    ``project.view``, ``model.write``, ``alias.move``, ``alias.move_protected``, ``version.write``,
+    ``project.view``, ``model.write``, ``model.manage``, ``alias.move``, ``alias.move_protected``, ``version.write``,
     ``version.quarantine``, ``version.measure``, ``version.measure_guarded`` (on nodes of environments that need
     approvals), ``config.write``,
     ``deployment.change``, ``deployment.traffic``, ``deployment.rollback``, ``deployment.infer``, ``approval.review``,
@@ -154,7 +156,7 @@ def can(actor: Actor, permission: str, obj: Any = None) -> Allowed | Denied:
     ``operation.cancel``, ``project.members``, ``project.policy``, ``project.tokens``,
     ``project.webhooks``, ``project.trust``.
     Site permissions take None: ``site.view``, ``site.fleet``, ``site.environments``, ``site.users``,
-    ``site.projects``, ``site.webhooks``, ``site.issuers``.
+    ``site.projects``, ``site.quotas``, ``site.webhooks``, ``site.issuers``.
     """
     if actor.is_system:
         return Allowed()

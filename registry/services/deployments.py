@@ -12,12 +12,21 @@ from django.utils.translation import gettext as _
 from registry.domain.actors import Actor
 from registry.domain.plans import TAKES_TRAFFIC, DeploymentSpec, inside_range
 from registry.errors import Conflict, PermissionDenied, StaleWrite, ValidationFailed
-from registry.models import ApprovalRequest, ApprovalState, Deployment, Fleet, Operation, RegisteredModel, Rollout
+from registry.models import (
+    ApprovalRequest,
+    ApprovalState,
+    Deployment,
+    Fleet,
+    ModelState,
+    Operation,
+    RegisteredModel,
+    Rollout,
+)
 from registry.selectors import clock
 from registry.selectors.aliases import alias_numbers
 from registry.selectors.deployments import rollback_spec
 from registry.selectors.protection import WAITING
-from registry.services import audit
+from registry.services import audit, quotas
 from registry.services.approval_progress import approval_advance, approval_publish, approvals_void_of
 from registry.services.permissions import require
 from registry.services.plans import Plan, deployment_plan
@@ -55,7 +64,8 @@ def deployment_change(
 ) -> ChangeOutcome:
     """Ask for a spec: apply it now where the environment lets it, else open a request.
 
-    An open request of the same deployment is voided by a newer one. Raises what ``deployment_plan`` raises.
+    An open request of the same deployment is voided by a newer one. Raises what ``deployment_plan`` raises, and
+    Conflict for an archived model, QuotaExceeded when the project may not use the nodes of one more fleet.
     """
     require(actor, "deployment.change", model)
     # Refuse bad input before a row is made for it.
@@ -145,6 +155,9 @@ def _change(deployment: Deployment, spec: DeploymentSpec, *, kind: str, comment:
     if plan.is_noop:
         require(actor, "deployment.change", deployment)
         return ChangeOutcome(deployment, plan.plan_digest)
+    if plan.spec.routes:
+        _require_active(deployment.model)
+        quotas.require_nodes(deployment.project_id, deployment.fleet)
     if plan.needs_approval or plan.is_held:
         require(actor, "deployment.change", deployment)
         approval = _request_approval(deployment, plan, comment, actor)
@@ -158,6 +171,13 @@ def _change(deployment: Deployment, spec: DeploymentSpec, *, kind: str, comment:
         approvals_void_of(deployment, reason, actor, states=(ApprovalState.APPROVED,))
     rollout, operation = spec_apply(deployment=deployment, spec=plan.spec, kind=kind, actor=actor)
     return ChangeOutcome(deployment, plan.plan_digest, rollout=rollout, operation=operation)
+
+
+def _require_active(model: RegisteredModel) -> None:
+    """Hold the model, so that it is not archived meanwhile."""
+    held = RegisteredModel.objects.select_for_update(no_key=True).get(pk=model.pk)
+    if held.state != ModelState.ACTIVE:
+        raise Conflict(_("The model “%(model)s” is archived; restore it first.") % {"model": model.slug})
 
 
 def _request_approval(deployment: Deployment, plan: Plan, comment: str, actor: Actor) -> ApprovalRequest:

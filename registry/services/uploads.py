@@ -12,7 +12,6 @@ from pathlib import Path
 from blake3 import blake3
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Sum
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
@@ -31,7 +30,7 @@ from registry.errors import (
     ValidationFailed,
 )
 from registry.models import Blob, ModelVersion, Project, Upload, UploadState, VersionFile, VersionState
-from registry.services import audit
+from registry.services import audit, quotas
 from registry.services.permissions import require
 from registry.services.staging import staged_remove, staging_path
 from registry.services.transition import move
@@ -244,13 +243,7 @@ def _require_room(project: Project, length: int) -> None:
             _("A file may have at most %(limit)s bytes.") % {"limit": settings.MAX_UPLOAD_BYTES},
             errors=[{"field": "length", "message": _("Too large.")}],
         )
-    stored = VersionFile.objects.filter(version__model__project=project).aggregate(total=Sum("blob__size"))["total"]
-    coming = Upload.objects.filter(version__model__project=project, state__in=_RUNNING).aggregate(total=Sum("length"))
-    if (stored or 0) + (coming["total"] or 0) + length > project.quota_bytes:
-        raise QuotaExceeded(
-            _("The project “%(project)s” has no room for %(length)s more bytes (its quota is %(quota)s).")
-            % {"project": project.slug, "length": length, "quota": project.quota_bytes}
-        )
+    quotas.require_bytes(project.pk, length)
 
 
 def _hash_file(path: Path) -> tuple[str, str, int]:

@@ -17,6 +17,7 @@ from registry.errors import Conflict, Immutable, NotFound, PermissionDenied, Val
 from registry.models import (
     Alias,
     Blob,
+    ModelState,
     ModelVersion,
     Operation,
     OperationQueue,
@@ -29,7 +30,7 @@ from registry.models import (
 )
 from registry.selectors.blobs import actor_may_read
 from registry.selectors.configs import config_latest
-from registry.services import audit
+from registry.services import audit, quotas
 from registry.services.checks import check_finish, check_start
 from registry.services.code import code_permit
 from registry.services.configs import first_config
@@ -69,6 +70,8 @@ def version_create(
 
     Raises:
         ValidationFailed: ``source`` claims a conversion, which only a report can.
+        Conflict: the model is archived.
+        QuotaExceeded: the project has as many versions as it may have.
     """
     require(actor, "version.write", model)
     if "converted_from" in (source or {}):
@@ -77,6 +80,8 @@ def version_create(
     if actor.user_id is None:
         raise PermissionDenied(_("A version needs an author."))
     with transaction.atomic():
+        _require_active(model)
+        quotas.require_version(model.project_id)
         version = ModelVersion.objects.create(
             model=model,
             source=dict(source or {}),
@@ -97,6 +102,7 @@ def version_attach_blob(*, version: ModelVersion, path: str, sha256: str, actor:
         ValidationFailed: a bad path.
         Immutable: the version is not uploading any more.
         Conflict: the path is taken.
+        QuotaExceeded: the project has no room left.
     """
     require(actor, "version.write", version)
     require_path(path)
@@ -108,6 +114,7 @@ def version_attach_blob(*, version: ModelVersion, path: str, sha256: str, actor:
         _lock_uploading(version)
         if Upload.objects.filter(version=version, path=path, state__in=_RUNNING_UPLOADS).exists():
             raise Conflict(_("An upload to “%(path)s” is under way.") % {"path": path})
+        quotas.require_bytes(version.model.project_id, blob.size)
         file = version_add_file(version=version, path=path, blob=blob)
         audit.record(actor=actor, action="version.attach", obj=version, after={"path": path, "sha256": sha256})
     return file
@@ -328,6 +335,13 @@ def _let_go(version: ModelVersion) -> None:
     for upload_id in version.uploads.values_list("id", flat=True):
         staged_remove(upload_id)
     version.files.all().delete()
+
+
+def _require_active(model: RegisteredModel) -> None:
+    """Hold the model, so that it is not archived meanwhile."""
+    rows = RegisteredModel.objects.select_for_update(no_key=True).filter(pk=model.pk)
+    if rows.values_list("state", flat=True).first() != ModelState.ACTIVE:
+        raise Conflict(_("The model “%(model)s” is archived; restore it first.") % {"model": model.slug})
 
 
 def _lock_uploading(version: ModelVersion) -> None:

@@ -18,6 +18,7 @@ from registry.models import (
     ApprovalRequest,
     ConfigRevision,
     Deployment,
+    ModelCard,
     ModelVersion,
     Project,
     RegisteredModel,
@@ -30,6 +31,7 @@ from registry.models import (
 
 _NOUNS = {
     "registeredmodel": "model",
+    "modelcard": "card",
     "modelversion": "version",
     "configrevision": "config",
     "approvalrequest": "approval",
@@ -93,6 +95,8 @@ def page_path(project: str, obj: models.Model) -> str:
     match obj:
         case RegisteredModel():
             return f"/p/{project}/models/{obj.slug}/"
+        case ModelCard():
+            return f"/p/{project}/models/{obj.model.slug}/card/{obj.number}/"
         case Alias():
             return f"/p/{project}/models/{obj.model.slug}/aliases/"
         case ModelVersion():

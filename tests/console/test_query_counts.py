@@ -18,7 +18,17 @@ from django.test.utils import CaptureQueriesContext
 from console.identity import session_rules
 from registry.domain.plans import DeploymentSpec, RouteSpec
 from registry.models import Membership, Project, User, Webhook
-from registry.services import aliases, approvals, configs, deployments, service_accounts, tokens, trust, webhooks
+from registry.services import (
+    aliases,
+    approvals,
+    cards,
+    configs,
+    deployments,
+    service_accounts,
+    tokens,
+    trust,
+    webhooks,
+)
 from tests.console.conftest import Cast, join_node
 from tests.console.web.conftest import Served, make_served
 
@@ -51,6 +61,12 @@ def addresses(served: Served) -> dict[str, str]:
         "members": f"{PROJECT}members/",
         "models": f"{PROJECT}models/",
         "model": MODEL,
+        "impact": f"{MODEL}impact",
+        "card": f"{MODEL}card/",
+        "card revisions": f"{MODEL}card/revisions/",
+        "card revision": f"{MODEL}card/revisions/1/",
+        "card diff": f"{MODEL}card/revisions/1/diff?against=1",
+        "quotas": f"{PROJECT}quotas/",
         "aliases": f"{MODEL}aliases/",
         "alias": f"{MODEL}aliases/latest/",
         "versions": f"{MODEL}versions/",
@@ -119,6 +135,7 @@ def grow(served: Served, name: str) -> None:
     version = cast.ready_version("finch", name.encode())
     other = cast.ready_version(name, b"other " + name.encode())
     for one in (version, other):
+        cards.card_save(model=one.model, text=f"# {name}", version=one, actor=alice)
         aliases.alias_set(model=one.model, name=name, version=one, actor=alice)
     configs.config_create(
         model=version.model, body={"backend": "onnxruntime", "max_batch_size": len(name)}, actor=alice

@@ -9,15 +9,16 @@ from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.utils.translation import gettext as _
-from django.views.decorators.http import require_GET, require_http_methods
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from console.web import equivalents
 from console.web.charts import chart_context
-from console.web.forms.models import ModelForm
+from console.web.forms.models import ModelEditForm, ModelForm, model_facts
 from console.web.keyset import keyset_page
 from console.web.page import actor_of, add_errors, page, permissions, render_page
 from registry.domain.actors import Actor
-from registry.errors import RegistryError
+from registry.domain.model_facts import TASKS
+from registry.errors import RegistryError, ValidationFailed
 from registry.models import RegisteredModel
 from registry.selectors import accounts, audit
 from registry.selectors import configs as config_selectors
@@ -26,6 +27,7 @@ from registry.selectors import models as selectors
 from registry.selectors import versions as version_selectors
 from registry.selectors.aliases import about_aliases
 from registry.services import models as services
+from registry.services.locking import held
 
 PAGE_SIZE = 25
 
@@ -36,12 +38,21 @@ def model_list(request: HttpRequest, project: str) -> HttpResponse:
     """A project's models; with none, how to get the first one in."""
     actor = actor_of(request)
     room = accounts.project_get(actor, project)
-    search = request.GET.get("q", "").strip()
-    rows = selectors.model_rows(room, search=search)
+    wanted = selectors.ModelFilter(
+        search=request.GET.get("q", "").strip(),
+        task=request.GET.get("task", ""),
+        tag=request.GET.get("tag", "").strip(),
+        owner=request.GET.get("owner", ""),
+        state=request.GET.get("state", "active"),
+    )
+    rows = selectors.model_rows(room, wanted=wanted)
     context = {
         "project": room,
         "rows": rows,
-        "search": search,
+        "wanted": wanted,
+        "is_filtered": wanted != selectors.ModelFilter(),
+        "owners": selectors.owners_of(room),
+        "tasks": selectors.tasks_of(room),
         "push": equivalents.push(room.slug, "sentiment"),
         **permissions(actor, room, "model.write"),
     }
@@ -68,11 +79,71 @@ def model_new(request: HttpRequest, project: str) -> HttpResponse:
     context = {
         "project": room,
         "form": form,
+        "tasks": TASKS,
         "curl": equivalents.curl("POST", f"projects/{room.slug}/models/", body),
         **permissions(actor, room, "model.write"),
     }
     status = 422 if form.is_bound else 200
     return render_page(request, "web/models/new.html", context, project=room, current="models", status=status)
+
+
+@require_http_methods(["GET", "POST"])
+@page
+def edit(request: HttpRequest, project: str, model: str) -> HttpResponse:
+    """What is said about a model, and putting it away."""
+    actor, one = _model(request, project, model)
+    owners = [row.user.username for row in accounts.members_of(one.project)]
+    form = ModelEditForm(request.POST or None, model=one, owners=owners)
+    if request.method == "POST" and form.is_valid():
+        try:
+            with held(one) as now:
+                is_saved = form.is_current(model_facts(now))
+                if is_saved:
+                    given = form.cleaned_data
+                    owner = accounts.member_named(now.project, given.pop("owner"))
+                    services.model_update(model=now, **given, owner=owner, actor=actor)
+        except RegistryError as error:
+            add_errors(form, error)
+        else:
+            if is_saved:
+                messages.success(request, _("Saved."))
+                return redirect("web:model", project, model)
+    one = selectors.model_get(actor, project, model)
+    context = {
+        "form": form,
+        "tasks": TASKS,
+        "impact": selectors.model_impact(one),
+        "serving": selectors.deployments_serving(one),
+        "curl": equivalents.curl("PATCH", f"projects/{project}/models/{model}/", {"task": one.task or TASKS[0]}),
+        **permissions(actor, one, "model.manage"),
+    }
+    response = tab(request, one, "edit", context)
+    response.status_code = 422 if form.is_bound else 200
+    return response
+
+
+@require_POST
+@page
+def act(request: HttpRequest, project: str, model: str) -> HttpResponse:
+    """Archive, restore or delete a model."""
+    actor, one = _model(request, project, model)
+    match request.POST.get("act"):
+        case "archive":
+            services.model_archive(model=one, actor=actor)
+            messages.success(request, _("The model is archived. Restore brings it back."))
+        case "restore":
+            services.model_restore(model=one, actor=actor)
+            messages.success(request, _("The model is active again."))
+        case "delete":
+            if request.POST.get("confirm", "").strip() != one.slug:
+                messages.error(request, _("Nothing was deleted: type the model's name to confirm."))
+                return redirect("web:model-edit", project, model)
+            services.model_delete(model=one, actor=actor)
+            messages.success(request, _("The model %(name)s is deleted.") % {"name": model})
+            return redirect("web:models", project)
+        case _other:
+            raise ValidationFailed(_("There is no such action."))
+    return redirect("web:model-edit", project, model)
 
 
 def tab(

@@ -12,7 +12,7 @@ from rest_framework.test import APIClient
 
 from console.api.etag import NEED_MATCH
 from registry.models import AuditEvent, Environment
-from registry.services import accounts, aliases, service_accounts, trust, webhooks
+from registry.services import accounts, aliases, cards, models, service_accounts, trust, webhooks
 from tests.console.api.test_routes import filled, routes
 from tests.console.conftest import Cast, RunningConsole, join_node
 
@@ -31,13 +31,20 @@ def _webhook(cast: Cast) -> str:
 
 
 def _model(cast: Cast) -> str:
-    cast.version("finch")
+    model = cast.version("finch").model
+    models.model_archive(model=model, actor=cast.actor("bob"))  # only then it can be deleted
     return "projects/wren/models/finch/"
 
 
 def _environment(cast: Cast) -> str:
     cast.environment("stage", approvals=1)
     return "environments/stage/"
+
+
+def _card(cast: Cast) -> str:
+    model = cast.version("finch").model
+    cards.card_save(model=model, text="# Finch", actor=cast.actor("bob"))
+    return "projects/wren/models/finch/card/"
 
 
 def _alias(cast: Cast) -> str:
@@ -71,6 +78,8 @@ CHANGED: dict[str, tuple[Address, dict[str, Any]]] = {
     "projects/<slug:project>/members/<str:username>/": (lambda cast: "projects/wren/members/vera/", {}),
     "projects/<slug:project>/models/<str:model>/": (_model, {"description": "swift"}),
     "projects/<slug:project>/models/<str:model>/aliases/<str:alias>/": (_alias, {"version": 2}),
+    "projects/<slug:project>/models/<str:model>/card/": (_card, {"text": "# Other"}),
+    "projects/<slug:project>/quotas/": (lambda cast: "projects/wren/quotas/", {"versions": 7}),
     "environments/<slug:slug>/": (_environment, {"requires_approval": True, "required_approvals": 2}),
     "fleets/<slug:slug>/": (_fleet, {"name": "Green"}),
     "webhooks/<uuid:webhook>/": (_webhook, {"name": "other"}),

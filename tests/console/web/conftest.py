@@ -11,7 +11,7 @@ from django.test import Client
 
 from registry.domain.plans import DeploymentSpec, RouteSpec
 from registry.models import ApprovalRequest, Deployment, Fleet, ModelVersion, Operation, ServingNode
-from registry.services import deployments, fleet
+from registry.services import aliases, cards, deployments, fleet
 from tests.console.conftest import NODE_ENDPOINTS, Cast, make_cast, signed_in
 
 Browse = Callable[[str], Client]
@@ -41,7 +41,18 @@ class Served:
             "model": model,
             **{
                 name: f"{model}{name}/"
-                for name in ("versions", "aliases", "configs", "deployments", "metrics", "try", "activity")
+                for name in (
+                    "edit",
+                    "card",
+                    "card/edit",
+                    "versions",
+                    "aliases",
+                    "configs",
+                    "deployments",
+                    "metrics",
+                    "try",
+                    "activity",
+                )
             },
             "version": f"{model}versions/1/",
             "measurements": f"{model}versions/1/measurements/",
@@ -64,6 +75,7 @@ class Served:
             "connect": "/connect/",
             "environments": "/settings/environments/",
             "projects": "/settings/projects/",
+            "project": "/settings/projects/wren/",
             "webhooks": "/settings/webhooks/",
             "password": "/settings/password/",
             "security": "/settings/security/",
@@ -77,6 +89,9 @@ class Served:
 def make_served(cast: Cast) -> Served:
     version = cast.ready_version()
     dev, prod = cast.environment("dev", approvals=0), cast.environment("prod", approvals=1)
+    model, alice = version.model, cast.actor("alice")
+    cards.card_save(model=model, text="# Finch\n\n- small\n\n|a|b|\n|-|-|\n|1|2|\n\n    code", actor=alice)
+    aliases.alias_set(model=model, name="champion", version=version, is_protected=True, actor=alice)
     _row, token = fleet.join_token_create(labels={"environment": "dev"}, actor=cast.actor("alice"))
     node, _node_token = fleet.node_join(
         token=token,

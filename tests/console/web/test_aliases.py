@@ -19,13 +19,13 @@ def second(served: Served) -> ModelVersion:
 
 
 def given(**changes: Any) -> dict[str, Any]:
-    return {"name": "champion", "version": "1", "comment": "", "seen": "", **changes}
+    return {"name": "blue", "version": "1", "comment": "", "seen": "", **changes}
 
 
 def test_a_look_changes_nothing_and_says_what_it_means(served: Served, second: ModelVersion, browse: Browse) -> None:
     page = browse("bob").post(f"{PAGE}preview/", given(version="2")).text
-    assert "aliases/champion/" in page and "-X PUT" in page and "v2" in page
-    assert not Alias.objects.exists()
+    assert "aliases/blue/" in page and "-X PUT" in page and "v2" in page
+    assert not Alias.objects.filter(name="blue").exists()
 
 
 def test_it_is_set_shown_everywhere_and_deleted(served: Served, second: ModelVersion, browse: Browse) -> None:
@@ -35,17 +35,17 @@ def test_it_is_set_shown_everywhere_and_deleted(served: Served, second: ModelVer
     assert "best so far" in page and "protected" in page
     for path in ("/", "/p/wren/models/", "/p/wren/models/finch/", "/p/wren/models/finch/versions/",
                  "/p/wren/models/finch/versions/1/"):  # fmt: skip
-        assert 'data-alias="champion"' in alice.get(path).text, path
-    assert "champion" in browse("bob").get("/p/wren/models/finch/deploy/?version=champion").text
-    assert "alias-edit-champion" not in browse("bob").get(PAGE).text
-    assert browse("bob").post(f"{PAGE}delete/", {"name": "champion"}).status_code == 403
-    assert alice.post(f"{PAGE}delete/", {"name": "champion"}).status_code == 302
-    assert not Alias.objects.exists() and "deleted" in alice.get(PAGE).text
+        assert 'data-alias="blue"' in alice.get(path).text, path
+    assert "blue" in browse("bob").get("/p/wren/models/finch/deploy/?version=champion").text
+    assert "alias-edit-blue" not in browse("bob").get(PAGE).text
+    assert browse("bob").post(f"{PAGE}delete/", {"name": "blue"}).status_code == 403
+    assert alice.post(f"{PAGE}delete/", {"name": "blue"}).status_code == 302
+    assert not Alias.objects.filter(name="blue").exists() and "deleted" in alice.get(PAGE).text
 
 
 def test_who_is_too_late_is_told_and_keeps_the_form(served: Served, second: ModelVersion, browse: Browse) -> None:
-    aliases.alias_set(model=second.model, name="champion", version=second, actor=served.cast.actor("alice"))
+    aliases.alias_set(model=second.model, name="blue", version=second, actor=served.cast.actor("alice"))
     answer = browse("bob").post(PAGE, given(comment="mine"))
     assert answer.status_code == 422 and "read it again" in answer.text and "mine" in answer.text
-    assert Alias.objects.get().version == second
+    assert Alias.objects.get(name="blue").version == second
     assert browse("bob").post(PAGE, given(seen=str(second.pk))).status_code == 302

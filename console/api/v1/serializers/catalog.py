@@ -8,6 +8,7 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
+from registry.domain.model_facts import MAX_LABEL, MAX_URL
 from registry.models import Check, ConfigRevision, ModelVersion, RegisteredModel, VersionFile
 from serving_node.contract.conversion import ConversionReport
 from serving_node.contract.errors import ContractError
@@ -21,7 +22,14 @@ class ModelSerializer(serializers.ModelSerializer[RegisteredModel]):
 
     class Meta:
         model = RegisteredModel
-        fields = ["id", "project", "slug", "description", "tags", "owner", "created_at"]
+        fields = ["id", "project", "slug", "state", "description", "task", "tags", "links", "owner", "created_at"]
+
+
+class LinkWrite(serializers.Serializer[Any]):
+    """Where to read more: a label and an https address."""
+
+    label = serializers.CharField(max_length=MAX_LABEL)  # type: ignore[assignment]
+    url = serializers.CharField(max_length=MAX_URL)
 
 
 class ModelWrite(serializers.Serializer[Any]):
@@ -30,13 +38,30 @@ class ModelWrite(serializers.Serializer[Any]):
     slug = serializers.CharField(max_length=128)
     description = serializers.CharField(required=False, allow_blank=True, default="")
     tags = serializers.DictField(child=serializers.CharField(allow_blank=True), required=False, default=dict)
+    task = serializers.CharField(required=False, allow_blank=True, default="", max_length=64)
+    links = LinkWrite(many=True, required=False, default=list)
+
+
+class ModelImpactSerializer(serializers.Serializer[Any]):
+    """What goes when a model is deleted; ``bytes_released`` is content that nothing else holds."""
+
+    versions = serializers.IntegerField()
+    configs = serializers.IntegerField()
+    aliases = serializers.IntegerField()
+    card_revisions = serializers.IntegerField()
+    deployments = serializers.IntegerField()
+    files = serializers.IntegerField()
+    bytes_released = serializers.IntegerField()
 
 
 class ModelChange(serializers.Serializer[Any]):
-    """What may change on a model; fields left out stay."""
+    """What may change on a model; fields left out stay. ``owner`` is the name of a member."""
 
     description = serializers.CharField(required=False, allow_blank=True)
     tags = serializers.DictField(child=serializers.CharField(allow_blank=True), required=False)
+    task = serializers.CharField(required=False, allow_blank=True, max_length=64)
+    links = LinkWrite(many=True, required=False)
+    owner = serializers.CharField(required=False, max_length=150)
 
 
 class VersionSerializer(serializers.ModelSerializer[ModelVersion]):
