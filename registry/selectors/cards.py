@@ -8,10 +8,8 @@ from django.db.models import QuerySet
 from django.utils.translation import gettext as _
 
 from registry.domain.cards import MAX_CARD_BYTES, README_NAMES
-from registry.domain.storable import storable_text
 from registry.errors import NotFound
 from registry.models import ModelCard, ModelVersion, RegisteredModel, VersionFile, VersionState
-from registry.storage import artifact_store
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +18,6 @@ class CardProposal:
 
     version: ModelVersion
     file: VersionFile
-
-    def text(self) -> str:
-        """Read the file. Bytes that are no UTF-8 become replacement characters."""
-        pieces = artifact_store().open_range(self.file.blob.sha256, 0, MAX_CARD_BYTES)
-        return storable_text(b"".join(pieces).decode("utf-8", "replace"))
 
 
 def cards_of(model: RegisteredModel) -> QuerySet[ModelCard]:

@@ -14,6 +14,7 @@ from console.web import equivalents
 from console.web.forms.models import CardForm
 from console.web.page import actor_of, add_errors, page
 from console.web.views.models import tab
+from registry.domain.cards import MAX_CARD_BYTES
 from registry.domain.text_diff import text_diff
 from registry.errors import RegistryError, StaleWrite
 from registry.models import RegisteredModel
@@ -21,6 +22,7 @@ from registry.selectors import cards as selectors
 from registry.selectors import models as model_selectors
 from registry.selectors import versions as version_selectors
 from registry.services import cards as services
+from registry.services.previews import file_text
 
 REVISIONS_SHOWN = 50
 
@@ -103,7 +105,7 @@ def _initial(request: HttpRequest, model: RegisteredModel) -> dict[str, Any]:
         proposal = selectors.card_proposed_by(model, int(wanted))
         if proposal is not None:
             comment = _("README of version %(number)s") % {"number": wanted}
-            initial |= {"text": proposal.text(), "version": int(wanted), "comment": comment}
+            initial |= {"text": file_text(proposal.file, MAX_CARD_BYTES), "version": int(wanted), "comment": comment}
     elif older.isascii() and older.isdigit() and len(older) < 9:
         card = selectors.card_get(model, int(older))
         initial |= {"text": card.text, "comment": _("Back to revision %(number)s") % {"number": older}}

@@ -25,6 +25,7 @@ from registry.selectors.cards import card_get, card_latest, card_proposal
 from registry.selectors.models import ModelFilter, model_impact, model_rows
 from registry.services import aliases, approvals, blobs, cards, deployments, models, uploads, versions
 from registry.services.configs import config_create
+from registry.services.previews import file_text
 from tests.console.conftest import Cast, make_cast
 
 SERVE = DeploymentSpec(routes=(RouteSpec(version=1, role="live", weight=100),))
@@ -76,8 +77,8 @@ def test_a_readme_is_proposed_until_it_or_something_newer_is_the_card(cast: Cast
     version = ready_with_readme(cast, "# Grüße".encode())
     model, bob = version.model, cast.actor("bob")
     proposal = card_proposal(model, None)
-    assert proposal is not None and proposal.text() == "# Grüße"
-    card = cards.card_save(model=model, text=proposal.text(), version=version, actor=bob)
+    assert proposal is not None and file_text(proposal.file, 99) == "# Grüße"
+    card = cards.card_save(model=model, text="# Grüße", version=version, actor=bob)
     assert card_proposal(model, card) is None and card.version == version
     other = ready_with_readme(cast, b"# Newer")
     newer = card_proposal(model, card_latest(model))
