@@ -18,6 +18,7 @@ from django.utils.translation import ngettext
 
 from console.templatetags.tones import tone_of
 from registry.domain.checks import check_kind
+from registry.domain.durations import minutes_text
 
 register = template.Library()
 
@@ -65,6 +66,12 @@ def check_label(kind: str) -> str:
     """Return the title of a kind of check."""
     known = check_kind(kind)
     return known.label if known is not None else status_label(kind)
+
+
+@register.filter
+def minutes(value: int) -> str:
+    """Return minutes in the largest unit that holds them without a rest: 90m, 62h, 2d."""
+    return minutes_text(value)
 
 
 @register.filter

@@ -72,6 +72,13 @@ TONES: dict[str, Tone] = {
     "approve": Tone(_("Approved"), "green", "circle-check"),
     "request_changes": Tone(_("Changes requested"), "amber", "pencil"),
     "reject": Tone(_("Rejected"), "red", "circle-x"),
+    "comment": Tone(_("Comment"), "grey", "file-text"),
+    "waiting": Tone(_("Waits for its time"), "blue", "alarm-clock"),
+    "bypassed": Tone(_("Rules bypassed"), "red", "shield"),
+    # rules of environments
+    "met": Tone(_("Met"), "green", "circle-check"),
+    "unmet": Tone(_("Not met"), "amber", "triangle-alert"),
+    "waits": Tone(_("Waits"), "blue", "alarm-clock"),
     # nodes
     "joining": _busy(_("Joining")),
     "draining": Tone(_("Draining"), "amber", "loader-circle", spins=True),

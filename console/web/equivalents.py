@@ -10,11 +10,16 @@ from django.conf import settings
 
 
 def curl(method: str, path: str, body: Any = None) -> str:
-    """Return a curl command for the REST API. The token is taken from the variable FLOTILLA_TOKEN."""
+    """Return a curl command for the REST API. The token is taken from the variable FLOTILLA_TOKEN.
+
+    A change takes any state for the one it expects; who wants to be sure sends the ETag that was read.
+    """
     parts = ["curl -sS"]
     if method != "GET":
         parts[0] += f" -X {method}"
     parts.append('-H "Authorization: Bearer $FLOTILLA_TOKEN"')
+    if method in {"PUT", "PATCH", "DELETE"}:
+        parts.append('-H "If-Match: *"')
     if body is not None:
         parts.append('-H "Content-Type: application/json"')
         parts.append("-d " + shlex.quote(json.dumps(body, ensure_ascii=False)))

@@ -179,7 +179,9 @@ def _status(
 
 def rollouts_of(deployment: Deployment) -> QuerySet[Rollout]:
     """Return rollouts, newest first, with creator and approval."""
-    return deployment.rollouts.select_related("created_by", "approval", "operation").order_by("-created_at")
+    return deployment.rollouts.select_related("created_by", "approval__bypassed_by", "operation").order_by(
+        "-created_at"
+    )
 
 
 def rollback_spec(deployment: Deployment) -> DeploymentSpec | None:

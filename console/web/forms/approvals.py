@@ -27,6 +27,6 @@ class ReviewForm(StyledForm):
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or {}
-        if cleaned.get("decision") in {"reject", "request_changes"} and not cleaned.get("comment"):
+        if cleaned.get("decision") in {"reject", "request_changes", "comment"} and not cleaned.get("comment"):
             self.add_error("comment", _("Say why, so that the author can act on it."))
         return cleaned

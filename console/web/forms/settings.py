@@ -65,20 +65,15 @@ class NewMemberForm(StyledForm):
         return cleaned
 
 
-class EnvironmentForm(StyledForm):
-    """What is deployed here needs how many approvals."""
-
-    requires_approval = forms.BooleanField(required=False, label=gettext_lazy("Changes need approval"))
-    required_approvals = forms.IntegerField(min_value=1, max_value=6, initial=1, label=gettext_lazy("Approvals needed"))
-    test_ids = {"requires_approval": "environment-requires", "required_approvals": "environment-required"}
-
-
-class NewEnvironmentForm(EnvironmentForm):
+class NewEnvironmentForm(StyledForm):
     """A new environment with its fleet."""
 
     slug = forms.SlugField(max_length=63, label=gettext_lazy("Short name"))
     name = forms.CharField(max_length=100, label=gettext_lazy("Name"))
-    field_order = ("slug", "name")
+    requires_approval = forms.BooleanField(required=False, label=gettext_lazy("Changes need approval"))
+    required_approvals = forms.IntegerField(
+        min_value=1, max_value=10, initial=1, label=gettext_lazy("Approvals needed")
+    )
 
 
 class ProjectForm(StyledForm):

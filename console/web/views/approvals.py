@@ -18,10 +18,13 @@ from registry.models import ConfigRevision
 from registry.models.deployments import ApprovalState
 from registry.selectors import accounts
 from registry.selectors import approvals as selectors
+from registry.selectors.permissions import can
+from registry.selectors.protection import WAITING
 from registry.services import approvals as services
 from registry.services import configs as config_services
 
 SHOWN = 100
+_SIGNING = "signature_verification"
 
 
 @require_GET
@@ -45,6 +48,7 @@ def _page(request: HttpRequest, approval_id: uuid.UUID, form: ReviewForm, status
     actor = actor_of(request)
     one = selectors.approval_get(actor, approval_id)
     detail = selectors.approval_detail(actor, one)
+    waits = one.state in WAITING
     body = {"decision": "approve", "comment": "", "plan_digest": one.plan_digest}
     context = {
         "approval": one,
@@ -55,7 +59,12 @@ def _page(request: HttpRequest, approval_id: uuid.UUID, form: ReviewForm, status
         "routes_before": _routes(detail.spec_before),
         "routes_after": _routes(one.spec),
         "curl": equivalents.curl("POST", f"approvals/{one.pk}/reviews/", body),
-        **permissions(actor, one, "approval.withdraw"),
+        "waits": waits,
+        "may_withdraw": waits and (one.requester_id == actor.user_id or bool(can(actor, "approval.withdraw", one))),
+        "required_checks": [check["kind"] for check in one.environment.required_checks],
+        "signing": _SIGNING,
+        "signed": [check.version_id for check in detail.checks if check.kind == _SIGNING],
+        **permissions(actor, one, "approval.comment"),
     }
     return render_page(
         request,
@@ -109,12 +118,29 @@ def review(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
             add_errors(form, error)
         else:
             one.refresh_from_db()
-            done = {"approve": _("Approved."), "reject": _("Rejected."), "request_changes": _("Changes requested.")}
+            done = {
+                "approve": _("Approved."),
+                "reject": _("Rejected."),
+                "request_changes": _("Changes requested."),
+                "comment": _("The comment is added."),
+            }
             messages.success(request, done[form.cleaned_data["decision"]])
             if one.state == ApprovalState.APPLIED:
                 return redirect("web:deployment", one.project.slug, one.deployment_id)
             return redirect("web:approval", approval_id)
     return _page(request, approval_id, form, status=422)
+
+
+@require_POST
+@page
+def bypass(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
+    """Start the change past the rules of its environment."""
+    actor = actor_of(request)
+    one = selectors.approval_get(actor, approval_id)
+    reason, plan_digest = request.POST.get("reason", ""), request.POST.get("plan_digest", "")
+    services.approval_bypass(approval=one, reason=reason, plan_digest=plan_digest, actor=actor)
+    messages.warning(request, _("The rules were bypassed; the rollout has started."))
+    return redirect("web:deployment", one.project.slug, one.deployment_id)
 
 
 @require_POST

@@ -17,7 +17,7 @@ from console.web.page import actor_of, add_errors, page, permissions, render_pag
 from registry.domain.aliases import is_alias
 from registry.domain.plans import DeploymentSpec, RouteSpec
 from registry.errors import RegistryError, ValidationFailed
-from registry.models import Deployment, Fleet, RegisteredModel
+from registry.models import ApprovalState, Deployment, Fleet, RegisteredModel
 from registry.selectors import configs as config_selectors
 from registry.selectors import fleet as fleet_selectors
 from registry.selectors import models as model_selectors
@@ -119,7 +119,12 @@ def deploy(request: HttpRequest, project: str, model: str) -> HttpResponse:
 def after_change(request: HttpRequest, outcome: ChangeOutcome) -> HttpResponse:
     """Go where the wish is worked on, and say what became of it."""
     if outcome.approval is not None:
-        messages.info(request, _("This needs approval. The request is in the reviewers' inbox."))
+        if outcome.approval.state == ApprovalState.APPROVED:
+            messages.info(request, _("It starts by itself when its time has come."))
+        elif outcome.approval.environment.requires_approval:
+            messages.info(request, _("This needs approval. The request is in the reviewers' inbox."))
+        else:
+            messages.info(request, _("It starts by itself when nothing is missing any more."))
         return redirect("web:approval", outcome.approval.pk)
     if outcome.rollout is None:
         messages.info(request, _("Nothing to change: this is what is wanted already."))

@@ -1,8 +1,6 @@
-"""Settings: members, environments, projects."""
+"""Settings: members, projects."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from django.contrib import messages
 from django.db import transaction
@@ -19,9 +17,7 @@ from console.web.page import actor_of, add_errors, frame_of, page, permissions, 
 from registry.errors import NotFound, RegistryError
 from registry.models import CodeFormats, Project, Role, User
 from registry.selectors import accounts as selectors
-from registry.selectors import fleet as fleet_selectors
 from registry.services import accounts as services
-from registry.services import fleet as fleet_services
 from registry.services.code import project_code_formats
 from registry.services.locking import held
 
@@ -132,68 +128,6 @@ def member_remove(request: HttpRequest) -> HttpResponse:
             services.membership_remove(project=project, user=user, actor=actor_of(request))
             messages.success(request, _("%(name)s is no longer a member.") % {"name": user.username})
     return redirect("web:members")
-
-
-@require_http_methods(["GET", "POST"])
-@page
-def environments(request: HttpRequest) -> HttpResponse:
-    """Environments with their protection and fleets; make one more."""
-    actor = actor_of(request)
-    form = forms.NewEnvironmentForm(request.POST or None, initial={"requires_approval": True})
-    if request.method == "POST" and form.is_valid():
-        try:
-            with transaction.atomic():
-                made = fleet_services.environment_create(actor=actor, **form.cleaned_data)
-                fleet_services.fleet_create(
-                    slug=made.slug, name=made.name, environment=made, selector={made.slug: "yes"}, actor=actor
-                )
-        except RegistryError as error:
-            add_errors(form, error)
-        else:
-            messages.success(request, _("Environment %(name)s is made, with a fleet.") % {"name": made.name})
-            return redirect("web:environments")
-    return _environments_page(request, form)
-
-
-def _environments_page(
-    request: HttpRequest, form: forms.NewEnvironmentForm, edited: tuple[str, forms.EnvironmentForm] | None = None
-) -> HttpResponse:
-    rows: list[dict[str, Any]] = []
-    for one in fleet_selectors.environments().prefetch_related("fleets"):
-        initial = {"requires_approval": one.requires_approval, "required_approvals": one.required_approvals}
-        own = (
-            edited[1]
-            if edited and edited[0] == one.slug
-            else forms.EnvironmentForm(initial=initial, auto_id=f"id_{one.slug}_%s")
-        )
-        rows.append({"environment": one, "form": own})
-    context = {
-        "section": "environments",
-        "rows": rows,
-        "form": form,
-        **permissions(actor_of(request), None, "site.fleet"),
-    }
-    status = 422 if form.is_bound or edited else 200
-    return render_page(request, "web/settings/environments.html", context, current="settings", status=status)
-
-
-@require_POST
-@page
-def environment(request: HttpRequest, slug: str) -> HttpResponse:
-    """Change an environment's protection."""
-    found = fleet_selectors.environments().filter(slug=slug).first()
-    if found is None:
-        raise NotFound(_("There is no such environment."))
-    form = forms.EnvironmentForm(request.POST, auto_id=f"id_{slug}_%s")
-    if form.is_valid():
-        try:
-            fleet_services.environment_update(environment=found, actor=actor_of(request), **form.cleaned_data)
-        except RegistryError as error:
-            add_errors(form, error)
-        else:
-            messages.success(request, _("The protection of %(name)s is changed.") % {"name": found.name})
-            return redirect("web:environments")
-    return _environments_page(request, forms.NewEnvironmentForm(), (slug, form))
 
 
 @require_http_methods(["GET", "POST"])

@@ -74,6 +74,8 @@ class Served:
             "issuers": "/settings/ci/issuers/",
             "connect": "/connect/",
             "environments": "/settings/environments/",
+            "environment": "/settings/environments/prod/",
+            "fleet-settings": "/settings/fleets/prod/",
             "projects": "/settings/projects/",
             "project": "/settings/projects/wren/",
             "webhooks": "/settings/webhooks/",
