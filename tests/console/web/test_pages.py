@@ -8,7 +8,8 @@ from tests.console.web.conftest import Browse, Served
 
 SITE_PAGES = {
     "home", "approvals", "fleet", "join", "node", "members", "tokens", "environments", "projects", "password", "audit",
-    "operations", "jump", "environment", "fleet-settings", "webhooks", "service-accounts", "trust", "issuers", "connect", "security",
+    "operations", "jump", "environment", "fleet-settings", "webhooks", "service-accounts", "trust", "issuers",
+    "connect", "security",
 }  # fmt: skip
 
 
