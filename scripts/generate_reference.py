@@ -198,6 +198,11 @@ def checks() -> str:
             " JSON and a log. `error` says that the check itself could not be done; it never counts as passed. Running"
             " a check again overwrites its row.",
             _table(("Kind", "Title", "What it looks at", "Formats", "When"), rows),
+            "`POST .../versions/{version}/checks/{kind}/rerun` makes one check again, as an operation. The version"
+            " as it is; an approval is bound to the checks that are no advice, and void once one of them turns bad.",
+            "Smoke inference sends what `sample_inputs.json` among the version's files holds: one v2 inference request,"
+            " or a list of up to 16. Without it tensors are made up, with the sizes of the config's first warm-up where"
+            " sizes are dynamic, else 1. What runs code runs in the [sandbox](sandbox.md).",
         ]
     )
 

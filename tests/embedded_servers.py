@@ -35,6 +35,8 @@ if _is_ours:
     os.environ["DATABASE_URL"] = f"postgres://flotilla:tests@127.0.0.1:{_ports[0]}/postgres"
     os.environ["REDIS_URL"] = f"redis://:tests@127.0.0.1:{_ports[1]}/0"
 
+# Most tests make versions for other reasons; what is checked in the sandbox has tests of its own, which switch it on.
+os.environ.setdefault("FLOTILLA_SANDBOX", "0")
 
 # Parallel test processes share the servers, so each has a database of its own: of PostgreSQL by pytest-django.
 _process = os.environ.get("PYTEST_XDIST_WORKER", "").removeprefix("gw")

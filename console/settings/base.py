@@ -261,6 +261,10 @@ SPECTACULAR_SETTINGS = {
 # Artifacts: a URL that obstore understands; uploads wait in a folder that web and workers share.
 ARTIFACT_STORE_URL = env.text("FLOTILLA_ARTIFACT_STORE_URL", (DATA_DIR / "artifacts").absolute().as_uri())
 STAGING_DIR = Path(env.text("FLOTILLA_STAGING_DIR", str(DATA_DIR / "staging")))
+# What nobody has approved runs in a sandbox, or not at all.
+SANDBOX = env.flag("FLOTILLA_SANDBOX", True)
+SANDBOX_MEMORY_BYTES = env.integer("FLOTILLA_SANDBOX_MEMORY_BYTES", 4 * 1024**3)
+SANDBOX_SECONDS = env.integer("FLOTILLA_SANDBOX_SECONDS", 300)
 MAX_UPLOAD_BYTES = env.integer("FLOTILLA_MAX_UPLOAD_BYTES", 20 * 1024**3)
 UPLOAD_EXPIRY_HOURS = env.integer("FLOTILLA_UPLOAD_EXPIRY_HOURS", 24)
 # Authority that signed the certificates of nodes' admin ports; empty: those that the system trusts.

@@ -27,6 +27,8 @@ class CheckKind:
     """One kind. ``formats`` empty: all of them; else the values of ``ModelVersion.format`` that it applies to.
 
     ``title`` and ``meaning`` are English; ``label`` and ``explanation`` are in the language of the moment.
+    ``is_advice``: no approval is bound to it, because it informs and never fails.
+    ``is_repeatable`` False: what it judged came from outside and is not there to be judged again.
     """
 
     name: str
@@ -34,6 +36,8 @@ class CheckKind:
     meaning: str
     cause: Cause = Cause.SUBMIT
     formats: frozenset[str] = frozenset()
+    is_advice: bool = False
+    is_repeatable: bool = True
 
     @property
     def label(self) -> str:
@@ -57,7 +61,12 @@ def _kinds(*kinds: CheckKind) -> dict[str, CheckKind]:
 # In the order in which they run, which is the order on pages.
 CHECK_KINDS = _kinds(
     CheckKind("files", "Files", "Sizes and SHA-256 digests of what was uploaded, and good names."),
-    CheckKind("conversion", "Conversion", "The report of the conversion that made the file names this very file."),
+    CheckKind(
+        "conversion",
+        "Conversion",
+        "The report of the conversion that made the file names this very file.",
+        is_repeatable=False,
+    ),
     CheckKind("format", "Format", "The model file is there, can be read and is what its name says."),
     CheckKind("runtime", "Runtime", "The engine of the nodes knows its operators and versions."),
     CheckKind("signature", "Signature", "Names, data types and shapes of its inputs and outputs."),
@@ -74,6 +83,7 @@ CHECK_KINDS = _kinds(
         "Latency profile",
         "Median and p99 of single requests and of full batches on the scratch node. It never fails: it informs.",
         Cause.AFTER,
+        is_advice=True,
     ),
 )
 
@@ -86,6 +96,17 @@ def check_kind(name: str) -> CheckKind | None:
 def kinds_for(format: str) -> list[CheckKind]:
     """Return the kinds that apply to versions of a format, in order."""
     return [kind for kind in CHECK_KINDS.values() if kind.applies_to(format)]
+
+
+def bound_result(kind: str, check_id: str, verdict: str) -> str | None:
+    """Return what an approval is bound to of a check: its id, and a bad verdict; None for advice.
+
+    A check that passes again, or ends while the approval is asked for, changes nothing. One that turns bad does.
+    """
+    known = CHECK_KINDS.get(kind)
+    if known is not None and known.is_advice:
+        return None
+    return f"{check_id}:{verdict}" if verdict in ("fail", "error") else check_id
 
 
 def unknown_kinds(names: Iterable[str]) -> list[str]:

@@ -65,6 +65,7 @@ PROJECT_EVENTS = _events(
     ("version.reject", "a check refused a version", "%(label)s is rejected."),
     ("version.archived", "a version is archived", "%(actor)s archived %(label)s."),
     ("version.quarantined", "a version must not be deployed any more", "%(actor)s quarantined %(label)s."),
+    ("version.recheck", "somebody asks for a check once more", "%(actor)s checks %(label)s again."),
     ("version.abandon", "an upload is given up", "%(actor)s abandoned %(label)s."),
     ("version.permit_code", "somebody lets nodes run a version's code", "%(actor)s permitted the code in %(label)s."),
     ("config.create", "a serving config is stored", "%(actor)s stored the config %(label)s."),

@@ -181,3 +181,4 @@ class Check(Row):
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["version", "kind"], name="check_kind_once")]
+        indexes = [models.Index(fields=["version"], name="check_running", condition=models.Q(verdict="running"))]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from django.db.models import Prefetch, QuerySet, prefetch_related_objects
 from django.utils.translation import gettext as _
 
 from registry.domain.actors import Actor
+from registry.domain.checks import Cause, CheckKind, kinds_for, place
 from registry.errors import NotFound
 from registry.models import (
     Check,
@@ -49,6 +50,7 @@ class VersionDetail:
     uploads: tuple[Upload, ...]
     checks: tuple[Check, ...]
     operation: Operation | None
+    rerun: Operation | None
     deployments: tuple[Deployment, ...]
 
 
@@ -125,6 +127,15 @@ def version_rows(versions: Sequence[ModelVersion]) -> list[VersionRow]:
     ]
 
 
+def repeatable_checks(version: ModelVersion, checks: Iterable[Check]) -> list[CheckKind]:
+    """Return which checks of a version, that has ``checks``, may be made again or for the first time, in order."""
+    if version.number is None:
+        return []
+    had = {check.kind for check in checks}
+    kinds = [kind for kind in kinds_for(version.format) if kind.is_repeatable]
+    return [kind for kind in kinds if kind.name in had or kind.cause is Cause.AFTER]
+
+
 def version_detail(version: ModelVersion) -> VersionDetail:
     """Return everything a version's page shows."""
     routes = version.routes.select_related("deployment__fleet__environment", "deployment__model")
@@ -132,8 +143,9 @@ def version_detail(version: ModelVersion) -> VersionDetail:
         version=version,
         files=tuple(version.files.select_related("blob").order_by("path")),
         uploads=tuple(version.uploads.order_by("created_at")),
-        checks=tuple(version.checks.order_by("created_at")),
+        checks=tuple(sorted(version.checks.order_by("created_at"), key=lambda one: place(one.kind))),
         operation=operation_of("version", version.id, "validate_version"),
+        rerun=operation_of("version", version.id, "check_version"),
         deployments=_once([route.deployment for route in routes]),
     )
 

@@ -11,6 +11,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from registry.domain.actors import Actor
+from registry.domain.checks import bound_result
 from registry.domain.plans import DeploymentSpec, RouteSpec, inside_range, plan_document, spec_problems, unit_name
 from registry.domain.protection import Verdict
 from registry.errors import Conflict, ValidationFailed
@@ -202,12 +203,13 @@ def plan_of(*, fleet: Fleet, resolved: ResolvedSpec) -> dict[str, Any]:
     Raises:
         ValidationFailed: a model that it calls is not deployed on the fleet.
     """
-    checks = Check.objects.filter(version__in=list(resolved.versions.values())).values_list("id", flat=True)
+    checks = Check.objects.filter(version__in=list(resolved.versions.values())).values_list("kind", "id", "verdict")
+    bound = (bound_result(kind, str(check_id), verdict) for kind, check_id, verdict in checks)
     return plan_document(
         spec=resolved.spec,
         manifest_digests={key: version.manifest_digest for key, version in resolved.versions.items()},
         config_digests={key: config.digest for key, config in resolved.configs.items()},
-        check_ids=[str(check) for check in checks],
+        check_ids=[result for result in bound if result is not None],
         fleet_id=str(fleet.id),
         selector=fleet.selector,
         called=called_digests(fleet, resolved.bodies(), resolved.spec.served_name),

@@ -31,7 +31,7 @@ from registry.models import (
 from registry.selectors.blobs import actor_may_read
 from registry.selectors.configs import config_latest
 from registry.services import audit, quotas
-from registry.services.checks import check_finish, check_start
+from registry.services.checks import check_finish, check_start, checks_begin
 from registry.services.code import code_permit
 from registry.services.configs import first_config
 from registry.services.operations import operation_create
@@ -231,6 +231,7 @@ def version_accept(
             obj=version,
             after={"number": number, "manifest_digest": manifest_digest, "format": format},
         )
+        checks_begin(version=version)
         _publish(version)
     return number
 

@@ -1,7 +1,6 @@
-"""Versions in formats that nothing here opens: code is not run, and engines are not here.
+"""Versions in formats that the worker does not open: code runs in the sandbox only, and engines are not here.
 
-What can be told without opening is checked: the file that the backend wants is there and begins as such a file does,
-and inputs and outputs stand in a config.
+What can be told without opening is checked: the file that the backend wants is there and begins as such a file does.
 """
 
 from __future__ import annotations
@@ -45,11 +44,11 @@ def unopened_format(paths: list[str], uploaded: Path | None, version: ModelVersi
 
 def check_unopened(
     version: ModelVersion, format: str, heads: dict[str, Path], uploaded: Path | None, warnings: list[str]
-) -> ModelSignature:
-    """Return inputs and outputs as the config has them. ``heads`` are local copies of files that may be the model.
+) -> ModelConfig:
+    """Return the config that it is known by. ``heads`` are local copies of files that may be the model.
 
     Raises:
-        VersionRejected: the model file is missing or is something else, or no config names inputs and outputs.
+        VersionRejected: the model file is missing or is something else.
     """
     with check(version, "format") as finding:
         config = _config(list(version.files.values_list("path", flat=True)), uploaded, version)
@@ -61,12 +60,19 @@ def check_unopened(
                 _("PyTorch has deprecated TorchScript: save the model with torch.export.save instead.")
             )
         warnings.extend(finding.warnings)
-    with check(version, "runtime") as finding:
-        finding.summary = _("Nothing of it is opened or run here; the node does that when it loads the version.")
+    return config
+
+
+def declared_signature(version: ModelVersion, config: ModelConfig) -> ModelSignature:
+    """Return inputs and outputs as the config has them, because nothing else tells.
+
+    Raises:
+        VersionRejected: the config does not name them.
+    """
     with check(version, "signature") as finding:
         if not config.input or not config.output:
             raise VersionRejected(
-                _("Nothing of this version is run to find its inputs and outputs: upload a %(name)s that names them.")
+                _("The files do not tell inputs and outputs: upload a %(name)s that names them.")
                 % {"name": CONFIG_FILE}
             )
         signature = signature_in(config)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,22 +28,26 @@ from registry.models import (
     VersionFile,
     VersionState,
 )
+from registry.selectors.configs import config_latest
 from registry.services.uploads import upload_store
 from registry.services.versions import version_accept, version_reject
 from registry.storage import artifact_store
 from serving_node.contract.control import FileRef
 from serving_node.contract.digests import manifest_digest
+from serving_node.contract.model_config import ModelConfig
 from serving_node.contract.signature import ModelSignature
 from workers.checks.code_check import check_code
 from workers.checks.config_check import CONFIG_FILE, MODEL_FILE, check_config
 from workers.checks.conversion_check import check_conversion
+from workers.checks.described import DESCRIBED, described_signature, filled_in
 from workers.checks.formats import conversion_advice, describe_content
 from workers.checks.onnx_file import NotOnnx, OnnxSummary, UnreadableModel, read_onnx
 from workers.checks.onnx_limits import RUNTIME, domain_name, limit_problems, operator_warnings
 from workers.checks.onnx_signature import signature_of
-from workers.checks.unopened import MODEL_FILES, check_unopened, unopened_format
+from workers.checks.unopened import MODEL_FILES, check_unopened, declared_signature, signature_in, unopened_format
 from workers.checks.verdicts import VersionRejected, check
 from workers.locks.leases import Lease
+from workers.scratch import remove_left_behind
 
 FORMAT = "onnx"
 
@@ -56,6 +61,7 @@ def validate_version(operation: Operation, lease: Lease) -> Mapping[str, Any]:
     """
     version = ModelVersion.objects.select_related("model").get(pk=operation.subject_id)
     _remove_copies(version)
+    remove_left_behind(version)
     if version.state == VersionState.READY:
         return {"version": str(version.pk), "number": version.number}
     if version.state != VersionState.VALIDATING:
@@ -85,11 +91,48 @@ def reject_stranded() -> int:
         text = _("The checks could not be finished: %(reason)s") % {"reason": reason or _("they were cancelled.")}
         version_reject(version=version, reason=text)
         _remove_copies(version)
+        remove_left_behind(version)
         count += 1
     return count
 
 
+def recheck(version: ModelVersion, lease: Lease) -> None:
+    """Make the checks of a version that has its number once more. Its verdicts change, the version does not.
+
+    Raises:
+        VersionRejected: it would not become ready today.
+        StorageFailed: the store did not give the bytes.
+    """
+    _remove_copies(version)
+    _looked_at(version, lease)
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What the checks found out about a version that passed them. ``config`` is to become the model's first."""
+
+    files: list[VersionFile]
+    format: str
+    signature: ModelSignature
+    config: ModelConfig | None
+    warnings: list[str]
+
+
 def _run_checks(version: ModelVersion, lease: Lease) -> int:
+    seen = _looked_at(version, lease)
+    lease.check()
+    return version_accept(
+        version=version,
+        signature=seen.signature,
+        format=seen.format,
+        manifest_digest=_manifest(seen.files),
+        size=sum(file.blob.size for file in seen.files),
+        warnings=seen.warnings,
+        config=seen.config,
+    )
+
+
+def _looked_at(version: ModelVersion, lease: Lease) -> _Seen:
     warnings: list[str] = []
     lease.report(5, _("Storing files"))
     files = _check_files(version, lease)
@@ -98,29 +141,50 @@ def _run_checks(version: ModelVersion, lease: Lease) -> int:
         lease.report(50, _("Reading the model"))
         given = _config_copy(files, folder)
         format = unopened_format([file.path for file in files], given, version)
-        if format is None:
-            summary = _check_format(version, files, folder, warnings)
-            lease.report(70, _("Comparing with the runtime"))
-            _check_runtime(version, summary, warnings)
-            signature = _check_signature(version, summary)
-        else:
+        if format is not None:
             heads = {file.path: folder / str(index) for index, file in enumerate(_candidates(files))}
-            signature = check_unopened(version, format, heads, given, warnings)
+            return _code_seen(
+                version, format, files, check_unopened(version, format, heads, given, warnings), given, lease, warnings
+            )
+        summary = _check_format(version, files, folder, warnings)
+        lease.report(70, _("Comparing with the runtime"))
+        _check_runtime(version, summary, warnings)
+        signature = _check_signature(version, summary)
         paths = [file.path for file in files]
         lease.report(80, _("Comparing with the config"))
         config = check_config(version, given, paths, signature, warnings)
         lease.report(90, _("Looking for code"))
         check_code(version, paths, config)
-    lease.check()
-    return version_accept(
-        version=version,
-        signature=signature,
-        format=format or FORMAT,
-        manifest_digest=_manifest(files),
-        size=sum(file.blob.size for file in files),
-        warnings=warnings,
-        config=config,
-    )
+    return _Seen(files, FORMAT, signature, config, warnings)
+
+
+def _code_seen(
+    version: ModelVersion,
+    format: str,
+    files: list[VersionFile],
+    known: ModelConfig,
+    uploaded: Path | None,
+    lease: Lease,
+    warnings: list[str],
+) -> _Seen:
+    """Go on with a version that the worker does not open. Whether code is allowed is decided before any runs."""
+    paths = [file.path for file in files]
+    lease.report(60, _("Looking for code"))
+    check_code(version, paths, known)
+    with check(version, "runtime") as finding:
+        finding.summary = _("The worker opens nothing of it; the nodes do that when they load the version.")
+    description = None
+    if format in DESCRIBED:
+        lease.report(70, _("Loading it on a scratch node"))
+        description = described_signature(version, format, known, lease, warnings)
+        signature = description.signature if description is not None else signature_in(known)
+    else:
+        signature = declared_signature(version, known)
+    lease.report(90, _("Comparing with the config"))
+    config = check_config(version, uploaded, paths, signature, warnings)
+    if description is not None and format == "python" and config_latest(version.model) is None:
+        config = filled_in(config or known, description.config)
+    return _Seen(files, format, signature, config, warnings)
 
 
 def _check_files(version: ModelVersion, lease: Lease) -> list[VersionFile]:

@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from registry.services.approval_progress import approvals_advance
 from registry.services.audit import seal_pending
+from registry.services.checks import checks_stranded
 from registry.services.measurements import scratch_sweep
 from registry.services.samples import rollup
 from workers import reconcile
@@ -60,6 +61,7 @@ def sweep() -> None:
     And start the approved changes whose wait or window has come.
     """
     reject_stranded()
+    checks_stranded()
     scratch_sweep()
     with suppress(Contended), advisory_lock("role", "approvals", wait_seconds=0):
         approvals_advance()

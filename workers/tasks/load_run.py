@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 
-from registry.domain.measurements import Answers, element_bytes
-from serving_node.contract.signature import ModelSignature
+from registry.domain.measurements import Answers
 from workers.node_client.client import BinaryRequest, NodeClient, Target
 from workers.node_client.errors import NodeClientError, NodeErrorCode
 
@@ -16,22 +14,6 @@ from workers.node_client.errors import NodeClientError, NodeErrorCode
 ANSWER_SECONDS = 30.0
 # After so many refusals without one answer between them nothing better is to be expected.
 MOST_REFUSALS = 5
-
-
-def made_request(signature: ModelSignature, shapes: Mapping[str, Sequence[int]]) -> BinaryRequest:
-    """Return a request with made-up elements in these shapes (with the batch dimension), by input name."""
-    inputs, tensors = [], []
-    for tensor in signature.inputs:
-        count = 1
-        for size in shapes[tensor.name]:
-            count *= size
-        data = element_bytes(tensor.datatype, count)
-        parameters = {"binary_data_size": len(data)}
-        shape = list(shapes[tensor.name])
-        inputs.append({"name": tensor.name, "datatype": tensor.datatype, "shape": shape, "parameters": parameters})
-        tensors.append(data)
-    head = json.dumps({"inputs": inputs}, separators=(",", ":")).encode()
-    return BinaryRequest(b"".join([head, *tensors]), len(head))
 
 
 async def load_run(

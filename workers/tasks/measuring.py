@@ -22,8 +22,9 @@ from workers.locks.leases import Lease
 from workers.node_client.address import address_of, connect
 from workers.node_client.client import Connect, NodeClient, Target, call
 from workers.node_client.errors import NodeClientError, NodeErrorCode
+from workers.node_client.made_requests import made_request
 from workers.reconcile import reconcile_node
-from workers.tasks.load_run import load_run, made_request
+from workers.tasks.load_run import load_run
 
 # Fetching and loading together; a node that is busy with other models takes them first.
 LOAD_SECONDS = 300.0

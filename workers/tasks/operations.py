@@ -13,6 +13,8 @@ from django.utils.translation import gettext as _
 from registry.errors import RegistryError
 from registry.models import Operation
 from registry.services import operations
+from registry.services.checks import KIND as CHECK_VERSION
+from workers.checks.again import check_version
 from workers.checks.validation import validate_version
 from workers.checks.verdicts import VersionRejected
 from workers.locks.leases import Lease, LeaseLost, new_owner
@@ -32,6 +34,7 @@ HANDLERS: dict[str, Handler] = {
     "bench_model": bench_model,
     "node_logs": node_logs,
     "deployment_logs": deployment_logs,
+    CHECK_VERSION: check_version,
 }
 
 

@@ -59,6 +59,7 @@ urlpatterns: list[URLPattern] = [
     path(_VERSION, versions.VersionItem.as_view()),
     path(f"{_VERSION}files/", versions.VersionFiles.as_view()),
     path(f"{_VERSION}checks/", versions.VersionChecks.as_view()),
+    path(f"{_VERSION}checks/<slug:kind>/rerun", versions.VersionCheckRerun.as_view()),
     path(f"{_VERSION}measurements/", measurements.MeasurementList.as_view()),
     path(f"{_VERSION}measurements/<uuid:measurement>/", measurements.MeasurementItem.as_view()),
     path(f"{_VERSION}conversion", versions.VersionConversion.as_view()),

@@ -29,7 +29,7 @@ from console.api.views import ApiView, accepted
 from registry.models import ModelVersion
 from registry.selectors import versions as selectors
 from registry.selectors.aliases import version_named
-from registry.services import conversions
+from registry.services import checks, conversions
 from registry.services import versions as services
 
 
@@ -103,6 +103,15 @@ class VersionChecks(VersionView):
     @extend_schema(summary="List checks", responses=paged(CheckSerializer))
     def get(self, request: Request, **_address: Any) -> Response:
         return self.page(self.version.checks.all(), CheckSerializer)
+
+
+class VersionCheckRerun(VersionView):
+    """One check, made again."""
+
+    @extend_schema(summary="Make a check again", request=None, responses={202: OperationSerializer})
+    def post(self, request: Request, kind: str, **_address: Any) -> Response:
+        operation = checks.check_rerun(version=self.version, kind=kind, actor=self.actor)
+        return accepted(operation.pk, OperationSerializer(operation).data)
 
 
 class VersionConversion(VersionView):

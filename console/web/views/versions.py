@@ -17,6 +17,7 @@ from registry.errors import NotFound, ValidationFailed
 from registry.selectors import models as model_selectors
 from registry.selectors import versions as selectors
 from registry.services import versions as services
+from registry.services.checks import check_rerun
 
 
 @require_GET
@@ -36,11 +37,16 @@ def version(
         if one.number:
             return redirect("web:version", project, model, one.number)
     name = one.number or one.pk
+    live = version_context(one)
     context = {
         "project": parent.project,
         "model": parent,
-        **version_context(one),
+        **live,
+        "repeatable": selectors.repeatable_checks(one, live["detail"].checks),
         "curl": equivalents.curl("GET", f"projects/{project}/models/{model}/versions/{name}/"),
+        "recheck_curl": equivalents.curl(
+            "POST", f"projects/{project}/models/{model}/versions/{name}/checks/smoke/rerun"
+        ),
         **permissions(actor, one, "version.write", "deployment.change"),
     }
     topics = [f"version:{one.pk}", f"model:{parent.pk}"]
@@ -52,7 +58,7 @@ def version(
 @require_POST
 @page
 def act(request: HttpRequest, project: str, model: str, version_id: uuid.UUID) -> HttpResponse:
-    """Archive, restore or give up a version."""
+    """Archive, restore or give up a version, or make one of its checks again."""
     actor = actor_of(request)
     model_selectors.model_get(actor, project, model)
     one = selectors.version_get(actor, version_id)
@@ -67,6 +73,9 @@ def act(request: HttpRequest, project: str, model: str, version_id: uuid.UUID) -
             services.version_abandon(version=one, reason=_("Given up on its page."), actor=actor)
             messages.success(request, _("The upload is given up."))
             return redirect("web:model-versions", project, model)
+        case "recheck":
+            check_rerun(version=one, kind=request.POST.get("kind", ""), actor=actor)
+            messages.success(request, _("A worker makes the check again; its verdict appears here."))
         case _other:
             raise ValidationFailed(_("There is no such action."))
     return redirect("web:version-by-id", project, model, version_id)

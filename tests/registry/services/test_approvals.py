@@ -210,7 +210,7 @@ def test_a_request_is_void_when_what_it_is_bound_to_changes(world: Any, what: st
     if what == "check":
         from registry.services.checks import check_start
 
-        check_start(version=version, kind="latency")
+        check_start(version=version, kind="smoke")
     elif what == "selector":
         Fleet.objects.filter(pk=world.production.pk).update(selector={"environment": "other"})
     else:

@@ -1,0 +1,168 @@
+"""Checks that a scratch node makes: whether a version answers as its config promises, and how fast."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.conf import settings
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from registry.domain.measurements import Answers, Cell, cell_of
+from registry.models import ConfigRevision, ModelVersion
+from registry.selectors.configs import config_latest
+from registry.services.code import code_problem
+from serving_node.contract.errors import ContractError
+from serving_node.contract.model_config import ModelConfig, parse_json
+from workers.checks.answers import answer_problems, answer_warnings
+from workers.checks.samples import Asked, made_up_requests, profile_requests, sample_requests
+from workers.checks.verdicts import CheckFailed, Finding, NotChecked, check
+from workers.locks.leases import Lease
+from workers.sandbox import SandboxUnavailable
+from workers.scratch import Answer, Report, ScratchFailed, Trial, is_missing, run_trial
+
+SMOKE, LATENCY = "smoke", "latency"
+_LOG_BYTES = 32768
+
+
+def check_on_scratch_node(version: ModelVersion, kinds: Sequence[str], lease: Lease) -> None:
+    """Make the checks ``kinds`` (smoke, latency) of a version under its model's newest config, with one scratch node.
+
+    Raises:
+        LeaseLost: the operation was cancelled or belongs to somebody else; the rows are left as they are.
+    """
+    trial = _Trial(version, kinds, lease)
+    if SMOKE in kinds:
+        _noted(trial.smoke)
+    if LATENCY in kinds:
+        _noted(trial.latency)
+
+
+def _noted(make: Any) -> None:
+    try:
+        make()
+    except CheckFailed:
+        return  # its row says so, and nobody else needs to know
+
+
+class _Trial:
+    """One scratch node for all checks: made with the first, remembered with what it said."""
+
+    def __init__(self, version: ModelVersion, kinds: Sequence[str], lease: Lease) -> None:
+        self._version = version
+        self._kinds = kinds
+        self._lease = lease
+        self._asked: list[Asked] = []
+        self._report: Report | None = None
+
+    def smoke(self) -> None:
+        """Fail where the version does not load, does not answer, or answers something else than the config says."""
+        with check(self._version, SMOKE) as finding:
+            config = self._config(finding)
+            report = self._node(config, finding)
+            finding.evidence |= _loaded(report)
+            finding.evidence["answers"] = [_evidence(answer) for answer in report.answers]
+            if report.reason:
+                raise CheckFailed(_("A scratch node could not load it: %(reason)s") % {"reason": report.reason})
+            for asked, answer in zip(self._asked, report.answers, strict=True):
+                if problems := answer_problems(config, answer, asked.rows):
+                    raise CheckFailed(problems[0], errors=[{"field": "output", "message": text} for text in problems])
+                finding.warnings += answer_warnings(answer)
+            if not report.answers:
+                finding.warnings.append(_("It loads; no request could be made up that is small enough to be sent."))
+            count = len(report.answers)
+            text = ngettext(
+                "%(count)d answer is as the config says.", "%(count)d answers are as the config says.", count
+            )
+            finding.summary = text % {"count": count}
+
+    def latency(self) -> None:
+        """Note how long requests take; what cannot be measured is a warning."""
+        with check(self._version, LATENCY) as finding:
+            report = self._node(self._config(finding), finding)
+            if report.reason:
+                finding.warnings.append(_("It could not be measured: %(reason)s") % {"reason": report.reason})
+                return
+            cells = [self._cell(report, place) for place in range(len(report.profile))]
+            finding.evidence |= _loaded(report)
+            finding.evidence["cells"] = [cell.to_json() for cell in cells]
+            unmeasured = [cell.error for cell in cells if not cell.requests]
+            if unmeasured or not cells:
+                reason = unmeasured[0] if unmeasured else _("its requests would be too large")
+                finding.warnings.append(_("It could not be measured: %(reason)s") % {"reason": reason})
+            text = _("Batch %(batch)d: median %(p50)s ms, p99 %(p99)s ms.")
+            finding.summary = " ".join(
+                text % {"batch": cell.batch, "p50": f"{cell.latency_p50_ms:g}", "p99": f"{cell.latency_p99_ms:g}"}
+                for cell in cells
+            )
+
+    def _cell(self, report: Report, place: int) -> Cell:
+        profile = report.profile[place]
+        seconds = max(sum(profile.latencies), 1e-6)
+        blank = Cell(profile.batch, 1, 1, load_seconds=report.load_seconds, memory_bytes=report.peak_bytes)
+        return cell_of(blank, Answers(seconds, profile.latencies, failures=profile.failures, refusal=profile.refusal))
+
+    def _config(self, finding: Finding) -> ModelConfig:
+        """Return the config to try it under. Raises NotChecked where that or the version cannot be tried here."""
+        revision = config_latest(self._version.model)
+        if revision is None:
+            raise NotChecked(_("The model has no config to try it under."))
+        finding.evidence["config"] = revision.number
+        config = parse_json(revision.body)
+        if problem := _obstacle(self._version, revision, config):
+            raise NotChecked(problem)
+        return config
+
+    def _node(self, config: ModelConfig, finding: Finding) -> Report:
+        if self._report is None:
+            self._lease.report(10, _("Trying it on a scratch node"))
+            try:
+                self._report = self._tried(config)
+            except SandboxUnavailable as error:
+                raise NotChecked(str(error)) from error
+            except ScratchFailed as error:
+                self._lease.check()
+                finding.log = error.log[-_LOG_BYTES:]
+                raise CheckFailed(str(error)) from error
+            self._lease.check()
+        finding.log = self._report.log[-_LOG_BYTES:]
+        if self._report.reason and is_missing(self._report.reason):
+            raise NotChecked(_("It could not be tried here: %(reason)s") % {"reason": self._report.reason})
+        return self._report
+
+    def _tried(self, config: ModelConfig) -> Report:
+        try:
+            if SMOKE in self._kinds:
+                self._asked = sample_requests(self._version) or made_up_requests(config)
+            profile = profile_requests(config) if LATENCY in self._kinds else []
+        except ContractError as error:
+            raise NotChecked(_("No request can be made for this config: %(why)s") % {"why": error.message}) from error
+        requests = tuple(asked.request for asked in self._asked)
+        trial = Trial(config, requests, tuple(profile))
+        return run_trial(self._version, trial, lambda: self._lease.is_lost)
+
+
+def _obstacle(version: ModelVersion, revision: ConfigRevision, config: ModelConfig) -> str:
+    """Return why a version is not tried at all, empty when it is."""
+    if not settings.SANDBOX:
+        return _("Nothing is run in a sandbox here (FLOTILLA_SANDBOX).")
+    if config.HasField("ensemble_scheduling"):
+        return _("An ensemble is not tried alone; try the models that it calls.")
+    if config.model_transaction_policy.decoupled:
+        return _("A decoupled model sends any number of answers to a request; it is not tried here.")
+    if config.backend == "tensorrt":
+        return _("TensorRT needs a GPU, and the sandbox has none.")
+    if version.files.filter(path="requirements.txt").exists():
+        return _("It needs packages that are fetched from an index, and the sandbox has no network.")
+    # what the project forbids is not run, not even here
+    return code_problem(version, revision)
+
+
+def _loaded(report: Report) -> dict[str, Any]:
+    return {"load_seconds": report.load_seconds, "peak_memory_bytes": report.peak_bytes}
+
+
+def _evidence(answer: Answer) -> dict[str, Any]:
+    outputs = [output.to_json() for output in answer.outputs]
+    return {"milliseconds": answer.milliseconds, "error": answer.error, "outputs": outputs}

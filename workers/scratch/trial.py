@@ -1,0 +1,189 @@
+"""Puts a version before a scratch node in the sandbox and brings back what it said."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from django.conf import settings
+from django.utils.translation import gettext as _
+
+import serving_node.contract
+from registry.errors import StorageFailed
+from registry.models import ModelVersion
+from registry.storage import artifact_store
+from serving_node.contract.model_config import ModelConfig, to_pbtxt
+from serving_node.contract.proto.model_config_pb2 import ModelInstanceGroup
+from workers.sandbox import Command, Ending, Limits, Mount, Outcome, run
+from workers.scratch.report import Report, ScratchFailed, read_report
+
+MODEL = "model"
+_PROGRAM = Path(__file__).parent / "program.py"
+_CONFIG_FILE = "config.pbtxt"
+# Of all the time that a trial has, the model may take this share to load.
+_LOAD_SHARE = 0.6
+# Python models keep their tensors there, beside what they write.
+_SCRATCH_BYTES = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """An inference request as it is sent: ``head`` is the length of the JSON before binary tensors, 0 for all of it.
+
+    ``batch`` and ``seconds`` count where the request is profiled.
+    """
+
+    body: bytes
+    head: int = 0
+    batch: int = 1
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What to load and what to ask: each of ``requests`` once, each of ``profile`` for so many seconds.
+
+    ``config`` None: the node finds everything out by itself.
+    """
+
+    config: ModelConfig | None = None
+    requests: tuple[Request, ...] = ()
+    profile: tuple[Request, ...] = ()
+
+
+def run_trial(version: ModelVersion, trial: Trial, is_stopped: Callable[[], bool]) -> Report:
+    """Load a version on a scratch node in the sandbox and ask it; blocks.
+
+    Raises:
+        ScratchFailed: the node did not get as far as answering, or was stopped.
+        SandboxUnavailable: nothing was run.
+        StorageFailed: the store did not give the files.
+    """
+    with _folder(version, trial) as folder:
+        outcome = run(_command(folder), _limits(), is_stopped)
+    if outcome.ending is not Ending.ITSELF or not outcome.answer:
+        raise ScratchFailed(_ending(outcome), outcome.output)
+    return read_report(outcome.answer, log=outcome.output, peak_bytes=outcome.peak_bytes)
+
+
+def scratch_config(config: ModelConfig) -> ModelConfig:
+    """Return a config as a scratch node takes it: one instance, on the CPU, nothing kept between requests."""
+    own = ModelConfig()
+    own.CopyFrom(config)
+    own.name = MODEL
+    own.ClearField("response_cache")
+    own.ClearField("version_policy")
+    own.optimization.ClearField("cuda")
+    own.optimization.ClearField("execution_accelerators")
+    kinds = {group.kind for group in own.instance_group}
+    own.ClearField("instance_group")
+    model = ModelInstanceGroup.Kind.KIND_MODEL
+    own.instance_group.add(count=1, kind=model if kinds == {model} else ModelInstanceGroup.Kind.KIND_CPU)
+    return own
+
+
+def remove_left_behind(version: ModelVersion) -> None:
+    """Remove what a trial of the version left that was killed."""
+    shutil.rmtree(_place(version), ignore_errors=True)
+
+
+def _place(version: ModelVersion) -> Path:
+    return Path(settings.STAGING_DIR) / f"scratch-{version.pk}"
+
+
+@contextmanager
+def _folder(version: ModelVersion, trial: Trial) -> Iterator[Path]:
+    """Give a folder with a model repository, the order and its requests, readable for the user of the sandbox."""
+    place = _place(version)
+    remove_left_behind(version)
+    try:
+        try:
+            directory = place / "repository" / MODEL / "1"
+            directory.mkdir(parents=True)
+            _write_order(place, trial)
+        except OSError as error:
+            raise StorageFailed(_("The files cannot be copied: %(why)s.") % {"why": error.strerror}) from error
+        for file in version.files.select_related("blob"):
+            if file.path == _CONFIG_FILE:
+                continue
+            target = directory / file.path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            artifact_store().copy_to(file.blob.sha256, target)
+        if trial.config is not None:
+            (directory.parent / _CONFIG_FILE).write_text(to_pbtxt(scratch_config(trial.config)))
+        _let_read(place)
+        yield place
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def _write_order(place: Path, trial: Trial) -> None:
+    named = {"requests": trial.requests, "profile": trial.profile}
+    order: dict[str, object] = {"load_seconds": settings.SANDBOX_SECONDS * _LOAD_SHARE}
+    for kind, requests in named.items():
+        order[kind] = [_written(place, f"{kind}-{index}", request) for index, request in enumerate(requests)]
+    (place / "order.json").write_text(json.dumps(order))
+
+
+def _written(place: Path, name: str, request: Request) -> Mapping[str, object]:
+    (place / name).write_bytes(request.body)
+    return {"file": f"/scratch/{name}", "head": request.head, "batch": request.batch, "seconds": request.seconds}
+
+
+def _let_read(place: Path) -> None:
+    """Let others read; the folder above is nobody's but the worker's."""
+    for path in (place, *place.rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+
+
+def _command(folder: Path) -> Command:
+    package = Path(serving_node.contract.__file__).resolve().parent.parent
+    mounts = (
+        Mount(package, "/flotilla/serving_node"),
+        Mount(_PROGRAM.resolve(), "/flotilla/program.py"),
+        Mount(folder.resolve(), "/scratch"),
+        Mount((folder / "repository").resolve(), "/repository"),
+    )
+    return Command(
+        (sys.executable, "-s", "/flotilla/program.py", "/scratch/order.json"),
+        mounts=mounts,
+        environment={"PYTHONPATH": "/flotilla", "OMP_NUM_THREADS": "2"},
+        hidden=_hidden(),
+    )
+
+
+def _hidden() -> tuple[Path, ...]:
+    """Return what must not be seen even where somebody keeps it beside the libraries."""
+    return tuple(Path(path).absolute() for path in (settings.DATA_DIR, settings.STAGING_DIR))
+
+
+def _limits() -> Limits:
+    return Limits(
+        seconds=float(settings.SANDBOX_SECONDS),
+        memory_bytes=settings.SANDBOX_MEMORY_BYTES,
+        scratch_bytes=_SCRATCH_BYTES,
+        file_bytes=_SCRATCH_BYTES,
+        cpu_seconds=4 * settings.SANDBOX_SECONDS,
+        tasks=1024,
+        open_files=4096,
+    )
+
+
+def _ending(outcome: Outcome) -> str:
+    words = {"seconds": settings.SANDBOX_SECONDS, "size": settings.SANDBOX_MEMORY_BYTES >> 20}
+    match outcome.ending:
+        case Ending.DEADLINE:
+            return _("It took longer than %(seconds)d seconds and was ended.") % words
+        case Ending.MEMORY:
+            return _("It took more than %(size)d MiB of memory and was ended.") % words
+        case Ending.STOPPED:
+            return _("It was stopped.")
+        case _:
+            lines = [line.strip() for line in outcome.output.splitlines() if line.strip()]
+            last = lines[-1][:300] if lines else _("it printed nothing")
+            return _("The scratch node ended without an answer; its last words: %(last)s") % {"last": last}
