@@ -1,15 +1,20 @@
 from __future__ import annotations
 
+import contextlib
 import threading
 from typing import Any
 
 import pytest
 from django.db import DatabaseError, connection, transaction
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from registry.domain.actors import Actor
+from registry.domain.states import VERSION
 from registry.errors import InvalidTransition, NotFound
 from registry.models import ModelVersion, Project, RegisteredModel, Transition, User
 from registry.services.transition import move
+from tests.registry.moves import assert_one_path
 
 SYSTEM = Actor.system("test")
 
@@ -81,3 +86,33 @@ def test_transitions_are_append_only(world: Any) -> None:
     for change in (lambda: Transition.objects.update(cause="forged"), lambda: Transition.objects.all().delete()):
         with pytest.raises(DatabaseError, match=r"append_only|Cannot"), transaction.atomic():
             change()
+
+
+@pytest.mark.django_db(transaction=True)
+@settings(max_examples=8, deadline=None, suppress_health_check=[*HealthCheck])
+@given(
+    st.lists(st.sampled_from([*VERSION]), min_size=3, max_size=5), st.sampled_from(["validating", "ready", "archived"])
+)
+def test_of_many_movers_at_once_each_step_is_in_the_table(targets: list[str], first: str) -> None:
+    user, _new = User.objects.get_or_create(username="u")
+    project, _new = Project.objects.get_or_create(slug="p", name="p")
+    model, _new = RegisteredModel.objects.get_or_create(project=project, slug="m", owner=user)
+    version = ModelVersion.objects.create(model=model, author=user, state=first)
+    start = threading.Barrier(len(targets))
+
+    def run(target: str) -> None:
+        try:
+            mine = ModelVersion.objects.get(pk=version.pk)
+            start.wait(10)
+            with contextlib.suppress(InvalidTransition):
+                move(mine, "state", target, cause="", actor=SYSTEM)
+        finally:
+            connection.close()
+
+    threads = [threading.Thread(target=run, args=[target]) for target in targets]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    version.refresh_from_db()
+    assert_one_path(VERSION, version.pk, first, version.state)
