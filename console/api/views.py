@@ -17,6 +17,7 @@ from rest_framework.response import Response
 from rest_framework.serializers import BaseSerializer
 from rest_framework.views import APIView
 
+from console.api.dry_run import is_dry_run, undone
 from console.api.etag import require_precondition, tagged
 from console.api.idempotency import Replay
 from console.api.pagination import Listing, chosen_fields, narrowed, paginate, refuse_unknown
@@ -69,6 +70,12 @@ class ApiView(APIView):
     content_negotiation_class = AlwaysJson
     _replay: Replay | None = None
 
+    def dispatch(self, request: Any, *args: Any, **kwargs: Any) -> Any:
+        """Answer; with the header ``Flotilla-Dry-Run: true`` undo every write before the answer leaves."""
+        if request.method in SAFE_METHODS or not is_dry_run(request):
+            return super().dispatch(request, *args, **kwargs)
+        return undone(lambda: super(ApiView, self).dispatch(request, *args, **kwargs))
+
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Refuse callers without identity or scope, then answer repeated writes from the store."""
         super().initial(request, *args, **kwargs)
@@ -83,7 +90,7 @@ class ApiView(APIView):
             refuse_unknown(request, self.queries if self.listing is None else self.listing.names())
         if self.needs_match:
             require_precondition(request)
-        if self.keeps_answers:
+        if self.keeps_answers and not is_dry_run(request):
             self._replay = Replay(request, str(self.actor.token_id or self.actor.user_id))
             if self._replay.earlier is not None:
                 raise _Replayed(self._replay.earlier)

@@ -330,6 +330,11 @@ class Flotilla:
         """
         return self._transport.events("/live/stream", {"topics": topic}, deadline)
 
+    @property
+    def transport(self) -> Transport:
+        """What sends requests, for addresses that have no method of their own."""
+        return self._transport
+
     def page(self, path: str) -> str:
         """Return the address of a page of the project for people: ``models/finch``."""
         return f"{self.url}/p/{self.project}/{path}/"

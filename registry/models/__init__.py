@@ -1,6 +1,7 @@
 """Every table of the domain."""
 
 from registry.models.accounts import ROLE_RANK, ApiToken, CodeFormats, Membership, Project, Role, SiteRole, User
+from registry.models.apply_sets import ApplySet
 from registry.models.audit import AuditEvent, AuditSeal, Transition
 from registry.models.cards import ModelCard
 from registry.models.catalog import (
@@ -59,6 +60,7 @@ __all__ = [
     "ROLE_RANK",
     "Alias",
     "ApiToken",
+    "ApplySet",
     "ApprovalRequest",
     "ApprovalState",
     "AuditEvent",

@@ -93,6 +93,25 @@ def project_create(*, slug: str, name: str, description: str = "", actor: Actor)
     return project
 
 
+def project_update(
+    *, project: Project, name: str | None = None, description: str | None = None, actor: Actor
+) -> Project:
+    """Change what a project is called and what is said of it. Project administrators only."""
+    require(actor, "project.policy", project)
+    if name is not None and (not name.strip() or len(name) > 200):
+        raise _invalid("name", _("Give the project a name of at most 200 characters."))
+    with transaction.atomic():
+        row = Project.objects.select_for_update().get(pk=project.pk)
+        before = {"name": row.name, "description": row.description}
+        row.name = row.name if name is None else name.strip()
+        row.description = row.description if description is None else description
+        row.save(update_fields=["name", "description"])
+        after = {"name": row.name, "description": row.description}
+        audit.record(actor=actor, action="project.update", obj=row, project_id=row.id, before=before, after=after)
+        telemetry.publish_on_commit(f"project:{row.id}", project=row.id)
+    return row
+
+
 def membership_set(*, project: Project, user: User, role: str, actor: Actor) -> Membership:
     """Give a user a role in a project, or change it. Project administrators only."""
     require(actor, "project.members", project)

@@ -50,14 +50,18 @@ class ProjectItem(ApiView):
         return tagged(request, _document(self.project))
 
     @extend_schema(
-        summary="Allow or forbid code in versions",
-        description="Needs the scope admin. What is deployed stays as it is.",
+        summary="Change a project",
+        description="Needs the scope admin. Where code is forbidden, what is deployed stays as it is.",
         request=ProjectChange,
         responses=ProjectSerializer,
     )
     def patch(self, request: Request, project: str) -> Response:
         with matched(request, self.project, _document) as row:
-            changed = project_code_formats(project=row, **self.read(ProjectChange), actor=self.actor)
+            given, changed = self.read(ProjectChange), row
+            if "code_formats" in given:
+                changed = project_code_formats(project=row, code_formats=given.pop("code_formats"), actor=self.actor)
+            if given:
+                changed = services.project_update(project=changed, **given, actor=self.actor)
         return tagged(request, _document(changed))
 
 

@@ -8,6 +8,7 @@ from console.api.exceptions import unknown_address
 from console.api.v1 import (
     accounts,
     aliases,
+    apply_sets,
     approvals,
     audit,
     blobs,
@@ -73,6 +74,10 @@ urlpatterns: list[URLPattern] = [
     path(f"{_CONFIGS}validate", configs.ConfigValidate.as_view()),
     path(f"{_CONFIGS}<int:number>/", configs.ConfigItem.as_view()),
     path(f"{_CONFIGS}<int:number>/diff", configs.ConfigDiff.as_view()),
+    path("projects/<slug:project>/apply-sets/", apply_sets.ApplySetList.as_view()),
+    path("projects/<slug:project>/apply-sets/<str:name>/", apply_sets.ApplySetItem.as_view()),
+    path("apply-sets/", apply_sets.ApplySetList.as_view()),
+    path("apply-sets/<str:name>/", apply_sets.ApplySetItem.as_view()),
     path("environments/", environments.EnvironmentList.as_view()),
     path("environments/<slug:slug>/", environments.EnvironmentItem.as_view()),
     path("environments/<slug:slug>/windows", environments.EnvironmentWindows.as_view()),

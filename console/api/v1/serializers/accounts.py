@@ -26,9 +26,11 @@ class ProjectWrite(serializers.Serializer[Any]):
 
 
 class ProjectChange(serializers.Serializer[Any]):
-    """Whether versions of the project may bring code that nodes run."""
+    """What changes of a project; what is not given stays. ``code_formats``: may versions bring code that nodes run?"""
 
-    code_formats = serializers.ChoiceField(choices=CodeFormats.choices)
+    name = serializers.CharField(max_length=200, required=False)
+    description = serializers.CharField(required=False, allow_blank=True)
+    code_formats = serializers.ChoiceField(choices=CodeFormats.choices, required=False)
 
 
 class UserSerializer(serializers.ModelSerializer[User]):

@@ -1,0 +1,90 @@
+"""What sets of declarative files own: of a project, or of the site."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from django.utils.translation import gettext as _
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from console.api.etag import matched, require_match, tagged
+from console.api.schema import paged
+from console.api.v1.serializers.apply_sets import ApplySetSerializer, ApplySetWrite
+from console.api.views import ApiView
+from registry.errors import NotFound
+from registry.models import ApplySet, Project
+from registry.selectors.apply_sets import apply_sets
+from registry.services import apply_sets as services
+from registry.services.permissions import require
+
+
+class ApplySetView(ApiView):
+    """Base: the sets of the project of the address, or of the site."""
+
+    def place(self) -> Project | None:
+        """Return the project; None for the site, whose sets site administrators see."""
+        if "project" in self.kwargs:
+            return self.project
+        require(self.actor, "site.environments")
+        return None
+
+
+class ApplySetList(ApplySetView):
+    """All of them."""
+
+    @extend_schema(summary="List apply sets", responses=paged(ApplySetSerializer))
+    def get(self, request: Request, **_address: str) -> Response:
+        return self.page(apply_sets(self.place()), ApplySetSerializer)
+
+
+class ApplySetItem(ApplySetView):
+    """One of them."""
+
+    @extend_schema(summary="Read an apply set", responses=ApplySetSerializer)
+    def get(self, request: Request, name: str, **_address: str) -> Response:
+        found = apply_sets(self.place()).filter(name=name).first()
+        if found is None:
+            raise NotFound(_("There is no such set."))
+        return tagged(request, _document(found))
+
+    @extend_schema(
+        summary="Note what an apply set owns",
+        description="What `flotilla apply --set NAME` does at its end. A new set takes `If-None-Match: *`.",
+        request=ApplySetWrite,
+        responses={200: ApplySetSerializer, 201: ApplySetSerializer},
+    )
+    def put(self, request: Request, name: str, **_address: str) -> Response:
+        place, given = self.place(), self.read(ApplySetWrite)
+        with self._found(request, place, name) as found:
+            row = services.apply_set_record(
+                project=place, name=name, members=given["members"], apply_set=found, actor=self.actor
+            )
+        answer = tagged(request, _document(row))
+        answer.status_code = 200 if found is not None else 201
+        return answer
+
+    @extend_schema(summary="Forget an apply set", description="What it owned stays.", responses={204: None})
+    def delete(self, request: Request, name: str, **_address: str) -> Response:
+        with self._found(request, self.place(), name) as found:
+            if found is None:
+                raise NotFound(_("There is no such set."))
+            services.apply_set_forget(apply_set=found, actor=self.actor)
+        return Response(status=204)
+
+    @contextmanager
+    def _found(self, request: Request, place: Project | None, name: str) -> Iterator[ApplySet | None]:
+        found = apply_sets(place).filter(name=name).first()
+        if found is None:
+            require_match(request, None)
+            yield None
+            return
+        with matched(request, found, _document) as row:
+            yield row
+
+
+def _document(row: ApplySet) -> dict[str, Any]:
+    return dict(ApplySetSerializer(row).data)

@@ -1,0 +1,1 @@
+"""What a console holds as documents: read from it, compared with files, made so."""

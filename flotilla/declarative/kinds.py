@@ -1,0 +1,584 @@
+"""The kinds of documents: their fields, and how each is read, made, changed and deleted over the REST API."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from flotilla.declarative.documents import Document
+from flotilla.declarative.schema import Anything, Either, Flag, Items, Number, Shape, Table, Text, Whole
+from flotilla.sdk.transport import ApiError, Transport
+
+Json = dict[str, Any]
+Spec = Mapping[str, Any]
+DRY_RUN = {"Flotilla-Dry-Run": "true"}
+
+
+class Refused(Exception):
+    """A document cannot be made so; the message is one sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """How to write: ``dry``: only try; ``secrets`` are the values that documents name (by variable)."""
+
+    transport: Transport
+    secrets: Mapping[str, str]
+    dry: bool = False
+
+    def send(self, method: str, path: str, body: Any = None, *, seen: str = "") -> Json:
+        """Send a change, of what has the tag ``seen`` when there is one, and return the answer."""
+        headers = {**(DRY_RUN if self.dry else {}), **({"If-Match": seen} if seen else {})}
+        answer = self.transport.send(method, path, json=body, headers=headers)
+        return dict(answer.json()) if answer.content else {}
+
+
+class Kind:
+    """One kind. ``unseen``: fields that cannot be read back. ``prunable``: may be deleted. Kinds come in order of need.
+
+    ``spec_of`` turns an answer of the API into a spec; names of documents are slugs.
+    """
+
+    name: str
+    shape: Shape
+    is_site = False
+    prunable = False
+    unseen: frozenset[str] = frozenset()
+
+    def parents(self, document: Document) -> list[tuple[str, str, str]]:
+        """Return the keys of what must be there first."""
+        return [("Project", "", document.project)] if document.project else []
+
+    def all(self, transport: Transport, project: str) -> Iterator[tuple[str, Json]]:
+        """Yield name and spec of everything of this kind (of a project), by name."""
+        raise NotImplementedError
+
+    def read(self, transport: Transport, document: Document) -> tuple[Json, str] | None:
+        """Return spec and tag of one thing, None when it is not there."""
+        try:
+            answer = transport.send("GET", self.address(document))
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            return None
+        return self.spec_of(dict(answer.json()), transport), answer.headers.get("ETag", "")
+
+    def settle(self, transport: Transport, document: Document) -> Document:
+        """Return the document in the words in which ``read`` answers: the server takes blanks off the ends of texts."""
+        return _with(document, _stripped(document.spec))
+
+    def address(self, document: Document) -> str:
+        """Return where one thing is."""
+        raise NotImplementedError
+
+    def spec_of(self, row: Json, transport: Transport) -> Json:
+        """Return the spec of an answer."""
+        return {name: row[name] for name in self.shape.fields if name in row}
+
+    def create(self, write: Write, document: Document) -> Json:
+        """Make it."""
+        raise NotImplementedError
+
+    def update(self, write: Write, document: Document, fields: Mapping[str, Any], seen: str) -> Json:
+        """Change fields of what has the tag ``seen``."""
+        return write.send("PATCH", self.address(document), dict(fields), seen=seen)
+
+    def delete(self, write: Write, document: Document, seen: str) -> Json:
+        """Delete what has the tag ``seen``."""
+        return write.send("DELETE", self.address(document), seen=seen)
+
+
+class ProjectKind(Kind):
+    """Projects. Never pruned: they hold everything else."""
+
+    name, is_site = "Project", True
+    shape = Shape({"title": Text(), "description": Text(), "code_formats": Text(("allow", "forbid"))})
+
+    def all(self, transport: Transport, project: str) -> Iterator[tuple[str, Json]]:
+        rows = transport.pages("projects/")
+        return ((row["slug"], self.spec_of(row, transport)) for row in _sorted(rows) if row["slug"] == project)
+
+    def address(self, document: Document) -> str:
+        return f"projects/{document.name}/"
+
+    def spec_of(self, row: Json, transport: Transport) -> Json:
+        return {"title": row["name"], "description": row["description"], "code_formats": row["code_formats"]}
+
+    def create(self, write: Write, document: Document) -> Json:
+        spec = document.spec
+        body = {
+            "slug": document.name,
+            "name": spec.get("title") or document.name,
+            "description": spec.get("description", ""),
+        }
+        made = write.send("POST", "projects/", body)
+        if not write.dry and spec.get("code_formats", made["code_formats"]) != made["code_formats"]:
+            tag = write.transport.send("GET", self.address(document)).headers["ETag"]
+            made = self.update(write, document, {"code_formats": spec["code_formats"]}, tag)
+        return made
+
+    def update(self, write: Write, document: Document, fields: Mapping[str, Any], seen: str) -> Json:
+        body = {("name" if name == "title" else name): value for name, value in fields.items()}
+        return write.send("PATCH", self.address(document), body, seen=seen)
+
+
+class MembershipKind(Kind):
+    """Roles of accounts in a project; the name is the account's."""
+
+    name, prunable = "Membership", True
+    shape = Shape({"role": Text(("viewer", "publisher", "approver", "operator", "admin"))}, frozenset({"role"}))
+
+    def all(self, transport: Transport, project: str) -> Iterator[tuple[str, Json]]:
+        rows = transport.pages(f"projects/{project}/members/")
+        return ((row["username"], {"role": row["role"]}) for row in _sorted(rows, "username"))
+
+    def address(self, document: Document) -> str:
+        return f"projects/{document.project}/members/{quote(document.name, safe='')}/"
+
+    def create(self, write: Write, document: Document) -> Json:
+        body = {"username": document.name, "role": document.spec["role"]}
+        return write.send("POST", f"projects/{document.project}/members/", body)
+
+    def update(self, write: Write, document: Document, fields: Mapping[str, Any], seen: str) -> Json:
+        return self.create(write, document)
+
+
+_WINDOW = Shape(
+    {
+        "name": Text(),
+        "effect": Text(("allow", "deny")),
+        "cron": Text(),
+        "duration_minutes": Whole(1),
+        "time_zone": Text(),
+    },
+    frozenset({"effect", "cron", "duration_minutes"}),
+    {"name": "", "time_zone": "UTC"},
+)
+
+
+class EnvironmentKind(Kind):
+    """Environments with their protection."""
+
+    name, is_site, prunable = "Environment", True, True
+    shape = Shape(
+        {
+            "title": Text(),
+            "position": Whole(0, 1000),
+            "requires_approval": Flag(),
+            "required_approvals": Whole(1, 100),
+            "approval_valid_hours": Whole(1),
+            "approvers": Items(Text()),
+            "approver_role": Text(("", "approver", "operator", "admin")),
+            "required_checks": Items(
+                Shape({"kind": Text(), "allow_warn": Flag()}, frozenset({"kind"}), {"allow_warn": False})
+            ),
+            "wait_minutes": Whole(),
+            "windows": Items(_WINDOW),
+            "admins_bypass": Flag(),
+            "bypassers": Items(Text()),
+        }
+    )
+
+    def all(self, transport: Transport, project: str) -> Iterator[tuple[str, Json]]:
+        return ((row["slug"], self.spec_of(row, transport)) for row in transport.pages("environments/"))
+
+    def address(self, document: Document) -> str:
+        return f"environments/{document.name}/"
+
+    def spec_of(self, row: Json, transport: Transport) -> Json:
+        found = super().spec_of({**row, "title": row["name"]}, transport)
+        for name in ("approvers", "bypassers"):
+            if name in found:
+                found[name] = sorted(found[name])
+        return found
+
+    def settle(self, transport: Transport, document: Document) -> Document:
+        sets = {n: sorted(document.spec[n]) for n in ("approvers", "bypassers") if n in document.spec}
+        return _with(document, _stripped({**document.spec, **sets}))
+
+    def create(self, write: Write, document: Document) -> Json:
+        spec = document.spec
+        body = {"slug": document.name, "name": spec.get("title") or document.name}
+        first = ("requires_approval", "required_approvals")
+        made = write.send("POST", "environments/", body | {name: spec[name] for name in first if name in spec})
+        rest = {name: value for name, value in spec.items() if name not in ("title", *first)}
+        if rest and not write.dry:
+            tag = write.transport.send("GET", self.address(document)).headers["ETag"]
+            made = self.update(write, document, rest, tag)
+        return made
+
+    def update(self, write: Write, document: Document, fields: Mapping[str, Any], seen: str) -> Json:
+        body = {("name" if name == "title" else name): value for name, value in fields.items()}
+        return write.send("PATCH", self.address(document), body, seen=seen)
+
+
+class FleetKind(Kind):
+    """Fleets: which nodes an environment has."""
+
+    name, is_site, prunable = "Fleet", True, True
+    shape = Shape({"title": Text(), "environment": Text(), "selector": Table(Text())}, frozenset({"environment"}))
+
+    def parents(self, document: Document) -> list[tuple[str, str, str]]:
+        return [("Environment", "", document.spec["environment"])]
+
+    def all(self, transport: Transport, project: str) -> Iterator[tuple[str, Json]]:
+        return ((row["slug"], self.spec_of(row, transport)) for row in _sorted(transport.pages("fleets/")))
+
+    def address(self, document: Document) -> str:
+        return f"fleets/{document.name}/"
+
+    def spec_of(self, row: Json, transport: Transport) -> Json:
+        return {"title": row["name"], "environment": row["environment"], "selector": row["selector"]}
+
+    def create(self, write: Write, document: Document) -> Json:
+        spec = document.spec
+        body = {"slug": document.name, "name": spec.get("title") or document.name, "environment": spec["environment"]}
+        return write.send("POST", "fleets/", body | {"selector": spec.get("selector", {})})
+
+    def update(self, write: Write, document: Document, fields: Mapping[str, Any], seen: str) -> Json:
+        if "environment" in fields:
+            raise Refused("A fleet stays in its environment; make another fleet.")
+        body = {("name" if name == "title" else name): value for name, value in fields.items()}
+        return write.send("PATCH", self.address(document), body, seen=seen)
+
+
+class ModelKind(Kind):
+    """Registered models and their aliases. Never pruned: they hold versions.
+
+    Of ``aliases`` those that are named are set; others stay. Versions come from ``flotilla push``.
+    """
+
+    name = "Model"
+    shape = Shape(
+        {
+            "description": Text(),
+            "task": Text(),
+            "tags": Table(Text()),
+            "links": Items(Shape({"label": Text(), "url": Text()}, frozenset({"label", "url"}))),
+            "owner": Text(),
+            "aliases": Table(
+                Shape({"version": Whole(1), "is_protected": Flag()}, frozenset({"version"}), {"is_protected": False})
+            ),
+        }
+    )
+
+    def all(self, transport: Transport, project: str) -> Iterator[tuple[str, Json]]:
+        rows = transport.pages(f"projects/{project}/models/")
+        return ((row["slug"], self.spec_of(row, transport)) for row in _sorted(rows))
+
+    def address(self, document: Document) -> str:
+        return f"projects/{document.project}/models/{document.name}/"
+
+    def spec_of(self, row: Json, transport: Transport) -> Json:
+        pages = transport.pages(f"projects/{row['project']}/models/{row['slug']}/aliases/")
+        aliases = {
+            a["name"]: {"version": a["version"], "is_protected": a["is_protected"]} for a in _sorted(pages, "name")
+        }
+        return super().spec_of(row, transport) | {"aliases": aliases}
+
+    def read(self, transport: Transport, document: Document) -> tuple[Json, str] | None:
+        found = super().read(transport, document)
+        named = document.spec.get("aliases")
+        if found is not None and named is not None:
+            # what the document does not name stays, so it is no difference
+            found[0]["aliases"] = {name: value for name, value in found[0]["aliases"].items() if name in named}
+        return found
+
+    def create(self, write: Write, document: Document) -> Json:
+        at_once = ("description", "task", "tags", "links")
+        body = {"slug": document.name} | {name: document.spec[name] for name in at_once if name in document.spec}
+        made = write.send("POST", f"projects/{document.project}/models/", body)
+        rest = {name: document.spec[name] for name in ("owner", "aliases") if name in document.spec}
+        if rest.get("owner") == made["owner"]:
+            del rest["owner"]
+        if rest and not write.dry:
+            tag = write.transport.send("GET", self.address(document)).headers["ETag"]
+            made = self.update(write, document, rest, tag)
+        return made
+
+    def update(self, write: Write, document: Document, fields: Mapping[str, Any], seen: str) -> Json:
+        own = {name: value for name, value in fields.items() if name != "aliases"}
+        answer = write.send("PATCH", self.address(document), own, seen=seen) if own else {}
+        for name, alias in fields.get("aliases", {}).items():
+            address = f"{self.address(document)}aliases/{name}/"
+            try:
+                tag = write.transport.send("GET", address).headers["ETag"]
+                headers = {"If-Match": tag}
+            except ApiError as error:
+                if error.status != 404:
+                    raise
+                headers = {"If-None-Match": "*"}
+            headers |= DRY_RUN if write.dry else {}
+            write.transport.send("PUT", address, json=dict(alias), headers=headers)
+        return answer
+
+
+class ServingConfigKind(Kind):
+    """The newest serving config of a model; the name is the model's. A change is a new revision."""
+
+    name = "ServingConfig"
+    shape = Shape({"body": Table(Anything())}, frozenset({"body"}))
+
+    def parents(self, document: Document) -> list[tuple[str, str, str]]:
+        return [*super().parents(document), ("Model", document.project, document.name)]
+
+    def all(self, transport: Transport, project: str) -> Iterator[tuple[str, Json]]:
+        for row in _sorted(transport.pages(f"projects/{project}/models/")):
+            found = self.read(transport, Document(self.name, row["slug"], project, {}))
+            if found is not None:
+                yield row["slug"], found[0]
+
+    def address(self, document: Document) -> str:
+        return f"projects/{document.project}/models/{document.name}/configs/0/"
+
+    def spec_of(self, row: Json, transport: Transport) -> Json:
+        return {"body": row["body"]}
+
+    def settle(self, transport: Transport, document: Document) -> Document:
+        """Let the server complete what the config leaves out, so that equal configs compare equal."""
+        path = f"projects/{document.project}/models/{document.name}/configs/validate"
+        try:
+            report = transport.send("POST", path, json={"body": document.spec["body"], "format": "json"}).json()
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            return document
+        if not report["ok"]:
+            raise Refused("; ".join(f"{problem['field']}: {problem['message']}" for problem in report["errors"]))
+        return _with(document, {"body": report["body"]})
+
+    def create(self, write: Write, document: Document) -> Json:
+        path = f"projects/{document.project}/models/{document.name}/configs/"
+        return write.send("POST", path, {"body": document.spec["body"], "format": "json"})
+
+    def update(self, write: Write, document: Document, fields: Mapping[str, Any], seen: str) -> Json:
+        path = f"projects/{document.project}/models/{document.name}/configs/"
+        return write.send("POST", path, {"body": fields["body"], "format": "json"}, seen=seen)
+
+
+_ROUTE = Shape(
+    {
+        "version": Either(),
+        "config": Either(),
+        "role": Text(("live", "canary", "shadow", "held")),
+        "weight": Whole(0, 100),
+        "sample_percent": Number(),
+    },
+    frozenset({"version"}),
+    {"config": "latest", "role": "live", "weight": 0, "sample_percent": 0.0},
+)
+
+
+class DeploymentKind(Kind):
+    """What a fleet serves of a model; the name is ``model@fleet``. Pruned: everything is taken off.
+
+    Configs are ``latest``, a number, or ``sha256:`` and their digest; versions a number or an alias.
+    """
+
+    name, prunable = "Deployment", True
+    shape = Shape(
+        {"routes": Items(_ROUTE), "sticky": Text(), "weight_range": Items(Whole(0, 100)), "served_name": Text()},
+        frozenset({"routes"}),
+        {"sticky": "", "weight_range": [0, 100]},
+    )
+
+    def parents(self, document: Document) -> list[tuple[str, str, str]]:
+        model, fleet = self.split(document)
+        return [*super().parents(document), ("Model", document.project, model), ("Fleet", "", fleet)]
+
+    def split(self, document: Document) -> tuple[str, str]:
+        """Return model and fleet."""
+        model, at, fleet = document.name.rpartition("@")
+        if not at or not model or not fleet:
+            raise Refused(f"{document.place}: the name of a Deployment is model@fleet, not {document.name!r}.")
+        return model, fleet
+
+    def all(self, transport: Transport, project: str) -> Iterator[tuple[str, Json]]:
+        rows = [row for row in transport.pages(f"projects/{project}/deployments/") if row["spec"].get("routes")]
+        for row in sorted(rows, key=lambda row: (row["model"], row["fleet"])):
+            yield f"{row['model']}@{row['fleet']}", self.spec_of(row, transport)
+
+    def read(self, transport: Transport, document: Document) -> tuple[Json, str] | None:
+        model, fleet = self.split(document)
+        wanted = {"model__slug": model, "fleet__slug": fleet}
+        try:
+            rows = list(transport.pages(f"projects/{document.project}/deployments/", wanted))
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            return None
+        if not rows or not rows[0]["spec"].get("routes"):
+            return None
+        return self.spec_of(rows[0], transport), str(rows[0]["generation"])
+
+    def spec_of(self, row: Json, transport: Transport) -> Json:
+        base = f"projects/{row['project']}/models/{row['model']}/configs/"
+        spec = row["spec"]
+        routes = [self._route(transport, base, route) for route in spec["routes"]]
+        found = {
+            "routes": routes,
+            "sticky": spec.get("sticky", ""),
+            "weight_range": list(spec.get("weight_range", (0, 100))),
+        }
+        name = spec.get("served_name") or row.get("served_name") or row["model"]
+        return found | ({"served_name": name} if name != row["model"] else {})
+
+    def settle(self, transport: Transport, document: Document) -> Document:
+        """Return the document with versions by number and configs as ``latest`` or by digest."""
+        model, _fleet = self.split(document)
+        base = f"projects/{document.project}/models/{model}/"
+        routes = []
+        for route in document.spec["routes"]:
+            named = {**route, "sample_percent": float(route["sample_percent"])}
+            if isinstance(route["version"], str):
+                found = transport.send("GET", f"{base}aliases/{quote(route['version'], safe='')}/").json()
+                named["version"] = found["version"]
+            routes.append(self._route(transport, f"{base}configs/", named))
+        return _with(document, {**document.spec, "routes": routes})
+
+    def _route(self, transport: Transport, base: str, route: Spec) -> Json:
+        found = {name: route[name] for name in _ROUTE.fields if name in route}
+        found["sample_percent"] = float(found.get("sample_percent", 0))
+        config = found.get("config", "latest")
+        if config not in ("latest", 0):
+            newest = transport.send("GET", f"{base}0/").json()
+            if isinstance(config, int):
+                one = newest if config == newest["number"] else transport.send("GET", f"{base}{config}/").json()
+                config = f"sha256:{one['digest']}"
+            config = "latest" if config == f"sha256:{newest['digest']}" else config
+        return found | {"config": config or "latest"}
+
+    def change(self, transport: Transport, document: Document) -> Json:
+        """Return the body that asks for the document."""
+        model, fleet = self.split(document)
+        routes = []
+        for route in document.spec["routes"]:
+            config = route["config"]
+            number = 0 if config == "latest" else self._number(transport, document.project, model, str(config))
+            routes.append({**route, "config": number})
+        return {"model": model, "fleet": fleet, "spec": {**document.spec, "routes": routes}}
+
+    def _number(self, transport: Transport, project: str, model: str, config: str) -> int:
+        digest = config.removeprefix("sha256:")
+        rows = list(transport.pages(f"projects/{project}/models/{model}/configs/", {"digest": digest}))
+        if not rows:
+            raise Refused(f"{model} has no config {config}.")
+        return int(rows[0]["number"])
+
+    def create(self, write: Write, document: Document) -> Json:
+        body = self.change(write.transport, document)
+        path = f"projects/{document.project}/deployments/"
+        if write.dry:
+            return write.send("POST", f"{path}plan", body)
+        return write.send("POST", path, {**body, "comment": "flotilla apply"})
+
+    def update(self, write: Write, document: Document, fields: Mapping[str, Any], seen: str) -> Json:
+        return self.create(write, document)
+
+    def delete(self, write: Write, document: Document, seen: str) -> Json:
+        return self.create(write, _with(document, {"routes": [], "sticky": "", "weight_range": [0, 100]}))
+
+
+class WebhookKind(Kind):
+    """Webhooks of a project. ``url_env`` names the variable with the address, a secret, for when one is made."""
+
+    name, prunable = "Webhook", True
+    unseen = frozenset({"url_env"})
+    shape = Shape(
+        {
+            "url_env": Text(),
+            "events": Items(Text()),
+            "format": Text(("standard", "slack")),
+            "is_enabled": Flag(),
+        },
+        frozenset({"url_env"}),
+    )
+
+    def all(self, transport: Transport, project: str) -> Iterator[tuple[str, Json]]:
+        rows = transport.pages("webhooks/", {"project__slug": project})
+        return ((row["name"], self.spec_of(row, transport)) for row in _sorted(rows, "name"))
+
+    def spec_of(self, row: Json, transport: Transport) -> Json:
+        word = "".join(letter if letter.isalnum() else "_" for letter in row["name"]).upper()
+        return {"url_env": f"WEBHOOK_{word}_URL"} | super().spec_of(row, transport)
+
+    def read(self, transport: Transport, document: Document) -> tuple[Json, str] | None:
+        row = self._row(transport, document)
+        if row is None:
+            return None
+        answer = transport.send("GET", f"webhooks/{row['id']}/")
+        return self.spec_of(dict(answer.json()), transport), answer.headers["ETag"]
+
+    def settle(self, transport: Transport, document: Document) -> Document:
+        events = {"events": sorted(set(document.spec["events"]))} if "events" in document.spec else {}
+        return _with(document, {**document.spec, **events})
+
+    def address(self, document: Document) -> str:
+        raise AssertionError("webhooks are found by name")
+
+    def create(self, write: Write, document: Document) -> Json:
+        spec = document.spec
+        url = write.secrets.get(spec["url_env"], "")
+        if not url:
+            raise Refused(f"The address of webhook {document.name} must be in the variable {spec['url_env']}.")
+        body = {"project": document.project, "name": document.name, "url": url, "events": spec.get("events", ["*"])}
+        made = write.send("POST", "webhooks/", body | {"format": spec.get("format", "standard")})
+        if spec.get("is_enabled", True) is False and not write.dry:
+            address = f"webhooks/{made['id']}/"
+            tag = write.transport.send("GET", address).headers["ETag"]
+            write.send("PATCH", address, {"is_enabled": False}, seen=tag)
+        made.pop("secret", None)
+        return made
+
+    def update(self, write: Write, document: Document, fields: Mapping[str, Any], seen: str) -> Json:
+        return write.send("PATCH", self._address(write.transport, document), dict(fields), seen=seen)
+
+    def delete(self, write: Write, document: Document, seen: str) -> Json:
+        return write.send("DELETE", self._address(write.transport, document), seen=seen)
+
+    def _address(self, transport: Transport, document: Document) -> str:
+        row = self._row(transport, document)
+        if row is None:
+            raise Refused(f"{document} is gone.")
+        return f"webhooks/{row['id']}/"
+
+    def _row(self, transport: Transport, document: Document) -> Json | None:
+        wanted = {"project__slug": document.project, "name": document.name}
+        return next(iter(transport.pages("webhooks/", wanted)), None)
+
+
+# In the order in which they need one another.
+KINDS: dict[str, Kind] = {
+    kind.name: kind
+    for kind in (
+        ProjectKind(),
+        MembershipKind(),
+        EnvironmentKind(),
+        FleetKind(),
+        ModelKind(),
+        ServingConfigKind(),
+        DeploymentKind(),
+        WebhookKind(),
+    )
+}
+SHAPES = {name: kind.shape for name, kind in KINDS.items()}
+SITE = frozenset(name for name, kind in KINDS.items() if kind.is_site)
+
+
+def _stripped(value: Any) -> Any:
+    """Return the value with no blanks at the ends of its texts."""
+    if isinstance(value, Mapping):
+        return {name: _stripped(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_stripped(one) for one in value]
+    return value.strip() if isinstance(value, str) else value
+
+
+def _sorted(rows: Any, by: str = "slug") -> list[Json]:
+    return sorted(rows, key=lambda row: str(row[by]))
+
+
+def _with(document: Document, spec: Spec) -> Document:
+    return Document(document.kind, document.name, document.project, spec, document.place)
