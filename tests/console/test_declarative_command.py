@@ -248,6 +248,6 @@ def test_apply_sets_are_held_to_what_was_read(cast: Cast, api: Callable[..., Any
     assert bob.put(path, body, headers={"If-Match": tag}).status_code == 412
     assert [row["name"] for row in bob.get("/api/v1/projects/wren/apply-sets/").json()["results"]] == ["birds"]
     assert api("vera").put(path, body, headers={"If-Match": "*"}).status_code == 403
-    assert bob.put("/api/v1/apply-sets/birds/", body, headers={"If-None-Match": "*"}).status_code == 403
+    assert bob.put("/api/v1/apply-sets/birds/", body, headers={"If-None-Match": "*"}).status_code == 404
     assert bob.delete(path, headers={"If-Match": "*"}).status_code == 204
     assert not ApplySet.objects.exists()

@@ -18,8 +18,8 @@ from console.api.views import ApiView
 from registry.errors import NotFound
 from registry.models import ApplySet, Project
 from registry.selectors.apply_sets import apply_sets
+from registry.selectors.permissions import can
 from registry.services import apply_sets as services
-from registry.services.permissions import require
 
 
 class ApplySetView(ApiView):
@@ -29,7 +29,8 @@ class ApplySetView(ApiView):
         """Return the project; None for the site, whose sets site administrators see."""
         if "project" in self.kwargs:
             return self.project
-        require(self.actor, "site.environments")
+        if not can(self.actor, "site.environments"):
+            raise NotFound(_("There is no such set."))
         return None
 
 

@@ -12,7 +12,7 @@ from rest_framework.test import APIClient
 
 from console.api.etag import NEED_MATCH
 from registry.models import AuditEvent, Environment
-from registry.services import accounts, aliases, cards, models, service_accounts, trust, webhooks
+from registry.services import accounts, aliases, apply_sets, cards, models, service_accounts, trust, webhooks
 from tests.console.api.test_routes import filled, routes
 from tests.console.conftest import Cast, RunningConsole, join_node
 
@@ -72,6 +72,14 @@ def _trust_rule(cast: Cast) -> str:
     return f"projects/wren/trust-rules/{cast.trust_rule().pk}/"
 
 
+def _apply_set(cast: Cast) -> str:
+    for place in (None, cast.project):
+        apply_sets.apply_set_record(project=place, name="birds", members=[], apply_set=None, actor=cast.actor("alice"))
+    return "apply-sets/birds/"
+
+
+_OWNED: dict[str, Any] = {"members": [{"kind": "Model", "name": "finch"}]}
+
 # A resource for each address that takes PUT, PATCH or DELETE, with a body that changes it. Alice may do all of this.
 CHANGED: dict[str, tuple[Address, dict[str, Any]]] = {
     "projects/<slug:project>/": (lambda cast: "projects/wren/", {"code_formats": "forbid"}),
@@ -83,6 +91,8 @@ CHANGED: dict[str, tuple[Address, dict[str, Any]]] = {
     "environments/<slug:slug>/": (_environment, {"requires_approval": True, "required_approvals": 2}),
     "fleets/<slug:slug>/": (_fleet, {"name": "Green"}),
     "webhooks/<uuid:webhook>/": (_webhook, {"name": "other"}),
+    "apply-sets/<str:name>/": (_apply_set, _OWNED),
+    "projects/<slug:project>/apply-sets/<str:name>/": (lambda cast: f"projects/wren/{_apply_set(cast)}", _OWNED),
     "api-keys/<uuid:token>/": (_token, {"name": "other"}),
     "service-accounts/<str:username>/": (_account, {}),
     "issuers/<slug:slug>/": (_issuer, {"is_enabled": False}),
