@@ -10,7 +10,7 @@ import registry.models.base
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("registry", "0012_machine_identities"),
+        ("registry", "0013_cards_and_quotas"),
     ]
 
     operations = [
