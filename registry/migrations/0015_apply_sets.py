@@ -10,7 +10,7 @@ import registry.models.base
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("registry", "0013_cards_and_quotas"),
+        ("registry", "0014_running_checks"),
     ]
 
     operations = [
