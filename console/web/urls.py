@@ -73,6 +73,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path(_MODEL + "configs/new/", configs.new, name="config-new"),
     path(_MODEL + "configs/check/", configs.check, name="config-check"),
     path(_MODEL + "configs/<int:number>/", configs.config, name="config"),
+    path(_MODEL + "configs/<int:number>/revert/", configs.revert, name="config-revert"),
+    path(_MODEL + "configs/<int:number>/copy/", configs.copy, name="config-copy"),
     # Deployments
     path(_MODEL + "deploy/", deploy.deploy, name="deploy"),
     path(_MODEL + "deploy/plan/", deploy.plan, name="deploy-plan"),

@@ -143,6 +143,34 @@ def edit(client: Flotilla, model: str, form: str, comment: str, yes: bool, as_js
     return show(made, as_json, lambda: f"{model} config {made['number']} ({made['digest'][:12]})")
 
 
+@config.command()
+@click.argument("model")
+@click.argument("number", type=click.IntRange(1))
+@click.option("--comment", "-m", default="", help="Why; by default it names the revision.")
+@json_option
+@client_command
+def revert(client: Flotilla, model: str, number: int, comment: str, as_json: bool) -> None:
+    """Store the content of revision NUMBER of MODEL's config as the newest. Deploy it to use it."""
+    made = client.configs.revert(model, number, comment=comment)
+    show(made, as_json, lambda: f"{model} config {made['number']} ({made['digest'][:12]})")
+
+
+@config.command()
+@click.argument("source")
+@click.argument("model")
+@click.option("--number", type=click.IntRange(0), default=0, help="Revision of SOURCE; by default the newest.")
+@click.option("--from-project", default="", help="The project of SOURCE, when it is another.")
+@click.option("--comment", "-m", default="", help="Why; by default it names the source.")
+@json_option
+@client_command
+def copy(
+    client: Flotilla, source: str, model: str, number: int, from_project: str, comment: str, as_json: bool
+) -> None:
+    """Store a config of model SOURCE as the next config of MODEL. Inputs, outputs and backend stay MODEL's own."""
+    made = client.configs.copy(source, model, number=number, project=from_project, comment=comment)
+    show(made, as_json, lambda: f"{model} config {made['number']} ({made['digest'][:12]})")
+
+
 def kind_of(file: Path) -> str:
     """Return how the file is written, by its name."""
     return "json" if file.suffix == ".json" else "pbtxt"

@@ -71,19 +71,49 @@ def review(client: Flotilla, approval: str, decision: str, plan_digest: str, com
     show(answer, as_json, lambda: f"{approval}: {decision}")
 
 
+@click.command()
+@click.argument("approval")
+@click.option("--comment", "-m", required=True, help="What to say.")
+@json_option
+@client_command
+def comment(client: Flotilla, approval: str, comment: str, as_json: bool) -> None:
+    """Comment on request APPROVAL without deciding about it."""
+    answer = client.review(approval, "comment", plan_digest="", comment=comment)
+    show(answer, as_json, lambda: f"The comment is added. The request is {answer['state']}.")
+
+
+@click.command()
+@click.argument("approval")
+@click.option("--reason", required=True, help="Why the rules are bypassed; everybody sees it.")
+@click.option("--plan", "plan_digest", help="Digest of the plan that you have read; without it the plan is shown.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@json_option
+@client_command
+def bypass(client: Flotilla, approval: str, reason: str, plan_digest: str | None, yes: bool, as_json: bool) -> None:
+    """Start the change of request APPROVAL past the rules of its environment, if that lets you."""
+    digest = plan_digest or _read(client, approval, "Bypass the rules", yes)
+    answer = client.bypass(approval, reason, plan_digest=digest)
+    show(answer, as_json, lambda: f"The rules are bypassed. The request is {answer['state']}.")
+
+
 def _decide(
     client: Flotilla, approval: str, decision: str, comment: str, plan_digest: str | None, yes: bool, as_json: bool
 ) -> None:
-    if plan_digest is None:
-        found = client.approval(approval)
-        plan_digest = str(found["plan_digest"])
-        click.echo(_plan_text(client, found), err=True)
-        if not yes:
-            if not sys.stdin.isatty():
-                raise CommandFailed("Nobody can be asked here: name what you have read with --plan.", Exit.USAGE)
-            click.confirm(f"{decision.replace('_', ' ').capitalize()}?", abort=True, err=True)
-    answer = client.review(approval, decision, plan_digest=plan_digest, comment=comment)
-    show(answer, as_json, lambda: f"{decision.replace('_', ' ').capitalize()}d. The request is {answer['state']}.")
+    words = decision.replace("_", " ").capitalize()
+    digest = plan_digest or _read(client, approval, words, yes)
+    answer = client.review(approval, decision, plan_digest=digest, comment=comment)
+    show(answer, as_json, lambda: f"{words}d. The request is {answer['state']}.")
+
+
+def _read(client: Flotilla, approval: str, question: str, yes: bool) -> str:
+    """Show the plan, ask about it, and return its digest."""
+    found = client.approval(approval)
+    click.echo(_plan_text(client, found), err=True)
+    if not yes:
+        if not sys.stdin.isatty():
+            raise CommandFailed("Nobody can be asked here: name what you have read with --plan.", Exit.USAGE)
+        click.confirm(f"{question}?", abort=True, err=True)
+    return str(found["plan_digest"])
 
 
 def _plan_text(client: Flotilla, found: dict[str, Any]) -> str:
@@ -97,6 +127,7 @@ def _plan_text(client: Flotilla, found: dict[str, Any]) -> str:
             f"  plan {found['plan_digest']}",
             f"  {client.site_page('approvals/' + found['id'])}",
             table(rows, ["VERSION", "CONFIG", "ROLE", "TRAFFIC"]) if rows else "  takes everything off",
+            *(f"  {rule['standing']}: {rule['sentence']}" for rule in found["protection"]),
             *reviews,
         ]
     )

@@ -11,6 +11,7 @@ from typing import Any, Self
 from flotilla.sdk.aliases import Aliases
 from flotilla.sdk.audit import Audit
 from flotilla.sdk.configs import Configs
+from flotilla.sdk.environments import Environments
 from flotilla.sdk.following import Follower, FollowFailed, Step
 from flotilla.sdk.transport import ApiError, Transport
 from flotilla.sdk.upload import Progress, upload_file
@@ -46,6 +47,7 @@ class Flotilla:
         self.webhooks = Webhooks(self._transport, project)
         self.audit = Audit(self._transport)
         self.aliases = Aliases(self._transport, project)
+        self.environments = Environments(self._transport)
         self.configs = Configs(self._transport, project)
         self._models = f"projects/{project}/models/"
         self._deployments = f"projects/{project}/deployments/"
@@ -257,9 +259,16 @@ class Flotilla:
         return list(self._pages("approvals/", {"state": state}))
 
     def review(self, approval_id: str, decision: str, *, plan_digest: str, comment: str = "") -> Json:
-        """Decide on a request: ``approve``, ``request_changes`` or ``reject``, bound to the digest that was read."""
+        """Decide on a request: ``approve``, ``request_changes`` or ``reject``, bound to the digest that was read.
+
+        Or ``comment``, which decides nothing and needs no digest.
+        """
         body = {"decision": decision, "plan_digest": plan_digest, "comment": comment}
         return self._post(f"approvals/{approval_id}/reviews/", body)
+
+    def bypass(self, approval_id: str, reason: str, *, plan_digest: str) -> Json:
+        """Start a change past the rules of its environment, bound to the digest that was read."""
+        return self._post(f"approvals/{approval_id}/bypass", {"reason": reason, "plan_digest": plan_digest})
 
     def nodes(self) -> list[Json]:
         """Return the serving nodes."""

@@ -50,3 +50,19 @@ class Configs:
         headers = {"If-Match": if_match} if if_match else {}
         path = f"{self._models}{model}/configs/"
         return dict(self._transport.send("POST", path, json=body, headers=headers, once=True).json())
+
+    def diff(self, model: str, before: int, after: int = 0) -> str:
+        """Return the unified diff of two revisions as config.pbtxt; empty when they are equal."""
+        path = f"{self._models}{model}/configs/{after}/diff"
+        return str(self._transport.send("GET", path, params={"against": str(before), "as": "text"}).json()["diff"])
+
+    def revert(self, model: str, number: int, *, comment: str = "") -> Json:
+        """Store the content of an earlier revision as the next one; the newest again when it has it already."""
+        path = f"{self._models}{model}/configs/{number}/revert"
+        return dict(self._transport.send("POST", path, json={"comment": comment}, once=True).json())
+
+    def copy(self, source: str, target: str, *, number: int = 0, project: str = "", comment: str = "") -> Json:
+        """Store a revision of model ``source`` (of ``project``, if given) as the next revision of model ``target``."""
+        body: Json = {"project": project, "model": source, "number": number, "comment": comment}
+        path = f"{self._models}{target}/configs/copy"
+        return dict(self._transport.send("POST", path, json=body, once=True).json())

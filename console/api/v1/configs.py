@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from django.utils.translation import gettext as _
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import OpenApiParameter, PolymorphicProxySerializer, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -15,18 +15,23 @@ from console.api.pagination import Listing
 from console.api.schema import paged
 from console.api.v1.serializers.catalog import (
     ConfigCheck,
+    ConfigComment,
+    ConfigCopyWrite,
     ConfigDetail,
     ConfigReportSerializer,
     ConfigSerializer,
     ConfigWrite,
     FieldChangeSerializer,
+    TextDiffSerializer,
 )
 from console.api.views import ApiView
 from registry.errors import ValidationFailed
 from registry.models import ConfigRevision, RegisteredModel
 from registry.selectors import configs as selectors
+from registry.selectors import models
 from registry.selectors.versions import version_by_number
 from registry.services import configs as services
+from registry.services.config_copies import config_copy, config_revert, config_text_diff
 
 
 class ConfigList(ApiView):
@@ -78,20 +83,70 @@ class ConfigItem(ApiView):
 class ConfigDiff(ApiView):
     """What changed between two revisions."""
 
-    queries = ("against",)
+    queries = ("against", "as")
 
     @extend_schema(
         summary="Compare two configs",
-        parameters=[OpenApiParameter("against", int, required=True)],
-        responses=FieldChangeSerializer(many=True),
+        description="By field, or with `as=text` as a unified diff of config.pbtxt.",
+        parameters=[
+            OpenApiParameter("against", int, required=True),
+            OpenApiParameter("as", str, enum=["fields", "text"]),
+        ],
+        responses=PolymorphicProxySerializer(
+            component_name="ConfigDifference",
+            serializers=[FieldChangeSerializer(many=True), TextDiffSerializer],
+            resource_type_field_name=None,
+            many=False,
+        ),
     )
     def get(self, request: Request, project: str, model: str, number: int) -> Response:
-        against = request.query_params.get("against", "")
+        against, form = request.query_params.get("against", ""), request.query_params.get("as", "fields")
         if not (against.isascii() and against.isdigit()):
             raise ValidationFailed(_("Name the revision to compare with: ?against=<number>."))
+        if form not in ("fields", "text"):
+            raise ValidationFailed(_("A difference is shown as fields or as text."))
         before = selectors.config_by_number(self.model, int(against[:9]))
         after = selectors.config_by_number(self.model, number)
+        if form == "text":
+            return Response({"before": before.number, "after": after.number, "diff": config_text_diff(before, after)})
         return Response([dataclasses.asdict(change) for change in services.config_diff(before, after)])
+
+
+class ConfigRevert(ApiView):
+    """An earlier revision once more, as the newest."""
+
+    @extend_schema(
+        summary="Go back to a config",
+        description="Stores the content of this revision as the next one, with a comment that names it. If-Match takes "
+        "the ETag of revision 0, the newest.",
+        request=ConfigComment,
+        responses={201: ConfigDetail},
+    )
+    def post(self, request: Request, project: str, model: str, number: int) -> Response:
+        given = self.read(ConfigComment)
+        with matched(request, self.model, _newest) as locked:
+            earlier = selectors.config_by_number(locked, number)
+            revision = config_revert(model=locked, revision=earlier, **given, actor=self.actor)
+        return Response(_detail(revision), status=201)
+
+
+class ConfigCopy(ApiView):
+    """A revision of another model, as the next of this one."""
+
+    @extend_schema(
+        summary="Copy a config of another model",
+        description="Inputs, outputs and backend are those of this model's newest ready version, if there is one; the "
+        "rest is copied. If-Match takes the ETag of revision 0, the newest.",
+        request=ConfigCopyWrite,
+        responses={201: ConfigDetail},
+    )
+    def post(self, request: Request, project: str, model: str) -> Response:
+        given = self.read(ConfigCopyWrite)
+        source = models.model_get(self.actor, given["project"] or project, given["model"])
+        revision = selectors.config_by_number(source, given["number"])
+        with matched(request, self.model, _newest) as locked:
+            made = config_copy(source=revision, target=locked, comment=given["comment"], actor=self.actor)
+        return Response(_detail(made), status=201)
 
 
 def _newest(model: RegisteredModel) -> dict[str, Any] | None:

@@ -78,6 +78,8 @@ urlpatterns: list[URLPattern] = [
     path("projects/<slug:project>/apply-sets/<str:name>/", apply_sets.ApplySetItem.as_view()),
     path("apply-sets/", apply_sets.ApplySetList.as_view()),
     path("apply-sets/<str:name>/", apply_sets.ApplySetItem.as_view()),
+    path(f"{_CONFIGS}<int:number>/revert", configs.ConfigRevert.as_view()),
+    path(f"{_CONFIGS}copy", configs.ConfigCopy.as_view()),
     path("environments/", environments.EnvironmentList.as_view()),
     path("environments/<slug:slug>/", environments.EnvironmentItem.as_view()),
     path("environments/<slug:slug>/windows", environments.EnvironmentWindows.as_view()),

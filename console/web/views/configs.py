@@ -20,6 +20,7 @@ from registry.selectors import configs as selectors
 from registry.selectors import models as model_selectors
 from registry.selectors import versions as version_selectors
 from registry.services import configs as services
+from registry.services.config_copies import config_copy, config_revert, config_text_diff
 
 
 @require_GET
@@ -38,11 +39,39 @@ def config(request: HttpRequest, project: str, model: str, number: int) -> HttpR
         "pbtxt": services.config_pbtxt(one.body),
         "against": against,
         "changes": services.config_diff(against, one) if against else [],
+        "as_text": request.GET.get("as") == "text",
+        "text_diff": config_text_diff(against, one).splitlines() if against else [],
+        "is_newest": bool(revisions) and revisions[0].pk == one.pk,
+        "targets": list(parent.project.models.exclude(pk=parent.pk).order_by("slug")[:200]),
         "revisions": [revision for revision in revisions if revision.pk != one.pk],
         "curl": equivalents.curl("GET", f"projects/{project}/models/{model}/configs/{number}/"),
         **permissions(actor, parent, "config.write", "deployment.change"),
     }
     return render_page(request, "web/configs/detail.html", context, project=parent.project, current="models")
+
+
+@require_POST
+@page
+def revert(request: HttpRequest, project: str, model: str, number: int) -> HttpResponse:
+    """Store this revision's content as the newest."""
+    actor = actor_of(request)
+    parent = model_selectors.model_get(actor, project, model)
+    made = config_revert(model=parent, revision=selectors.config_by_number(parent, number), actor=actor)
+    messages.success(request, _("Config %(number)d is saved. Deploy it to use it.") % {"number": made.number})
+    return redirect("web:config", project, model, made.number)
+
+
+@require_POST
+@page
+def copy(request: HttpRequest, project: str, model: str, number: int) -> HttpResponse:
+    """Store this revision as the next of another model of the project."""
+    actor = actor_of(request)
+    source = selectors.config_by_number(model_selectors.model_get(actor, project, model), number)
+    target = model_selectors.model_get(actor, project, request.POST.get("to", ""))
+    made = config_copy(source=source, target=target, actor=actor)
+    told = _("Config %(number)d of %(model)s is saved. Deploy it to use it.")
+    messages.success(request, told % {"number": made.number, "model": target.slug})
+    return redirect("web:config", project, target.slug, made.number)
 
 
 def _against(

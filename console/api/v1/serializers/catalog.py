@@ -207,6 +207,31 @@ class ConfigWrite(ConfigCheck):
     parent = serializers.IntegerField(required=False, allow_null=True, default=None, min_value=1)  # type: ignore[assignment]
 
 
+class ConfigComment(serializers.Serializer[Any]):
+    """Why; without a comment it names where the content comes from."""
+
+    comment = serializers.CharField(required=False, allow_blank=True, default="", max_length=500)
+
+
+class ConfigCopyWrite(ConfigComment):
+    """Where a config is copied from: a model (of another project that the caller reads, if named) and its revision.
+
+    ``number`` 0 is the newest.
+    """
+
+    project = serializers.SlugField(required=False, allow_blank=True, default="", max_length=63)
+    model = serializers.CharField(max_length=128)
+    number = serializers.IntegerField(required=False, default=0, min_value=0, max_value=2**31 - 1)
+
+
+class TextDiffSerializer(serializers.Serializer[Any]):
+    """A unified diff of two revisions as config.pbtxt; ``diff`` is empty when they are equal."""
+
+    before = serializers.IntegerField()
+    after = serializers.IntegerField()
+    diff = serializers.CharField(allow_blank=True)
+
+
 class FieldProblem(serializers.Serializer[Any]):
     """A field and what is wrong with it."""
 
