@@ -69,6 +69,17 @@ def check_webhook_networks(app_configs: Sequence[Any] | None, **_kwargs: Any) ->
 
 
 @register(Tags.security)
+def check_sso_networks(app_configs: Sequence[Any] | None, **_kwargs: Any) -> list[CheckMessage]:
+    """Return console.E007 when a network of single sign-on is neither an address nor a range."""
+    try:
+        parse_networks(settings.SSO_ALLOWED_NETWORKS)
+    except ValueError as error:
+        hint = _("Set FLOTILLA_SSO_ALLOWED_NETWORKS to addresses or ranges such as 10.1.0.0/16, with commas.")
+        return [Error(str(error), hint=hint, id="console.E007")]
+    return []
+
+
+@register(Tags.security)
 def check_sign_in(app_configs: Sequence[Any] | None, **_kwargs: Any) -> list[CheckMessage]:
     """Return console.E005 for a rule about second factors that is none, console.E006 for sessions without length."""
     found: list[CheckMessage] = []

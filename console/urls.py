@@ -16,6 +16,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("readyz", probes.ready),
     path("metrics", probes.metrics),
     path("api/v1/", include("console.api.v1.urls")),
+    path("scim/v2/", include("console.api.scim.urls")),
     path("admin/", admin.site.urls),
     path("", include("console.web.sign_in_urls")),
     path("", include("console.web.urls")),

@@ -61,6 +61,12 @@ class IssuerUnavailable(RegistryError):
     code = "issuer_unavailable"
 
 
+class SecondFactorRequired(RegistryError):
+    """The account needs a second factor, and the session of its browser has none yet."""
+
+    code = "second_factor_required"
+
+
 class InvalidTransition(RegistryError):
     """The object is not in a state from which this move is allowed."""
 

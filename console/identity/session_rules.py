@@ -26,6 +26,7 @@ from redis.exceptions import RedisError
 from console.middleware.problems import CONTENT_TYPE, problem
 from console.middleware.request_context import facts_of
 from registry.domain.sign_in import needs_second_factor
+from registry.errors import SecondFactorRequired
 from registry.models import User
 from registry.services.sessions import session_seen
 
@@ -113,7 +114,7 @@ def second_factor_sentence() -> str:
 def _refusal(request: HttpRequest) -> HttpResponseBase:
     sentence = second_factor_sentence()
     if request.path.startswith("/api/"):
-        document = problem(403, sentence, code="second_factor_required", request_id=facts_of(request).request_id)
+        document = problem(403, sentence, code=SecondFactorRequired.code, request_id=facts_of(request).request_id)
         return JsonResponse(document, status=403, content_type=CONTENT_TYPE, headers={"Cache-Control": "no-store"})
     page = reverse("mfa_index")
     if request.headers.get("HX-Request"):

@@ -7,6 +7,7 @@ from typing import Any
 from allauth.account.internal.flows.login import get_authentication_records
 from allauth.account.signals import password_reset, user_logged_in
 from allauth.mfa import signals as mfa
+from allauth.socialaccount.signals import social_account_added
 from django.contrib.auth.signals import user_logged_out
 from django.dispatch import receiver
 from django.http import HttpRequest
@@ -14,7 +15,7 @@ from django.http import HttpRequest
 from console.middleware.request_context import facts_of
 from registry.domain.actors import Actor
 from registry.models import User
-from registry.services import sign_ins
+from registry.services import sign_ins, sso_sign_in
 
 
 def _actor(request: HttpRequest, user: User) -> Actor:
@@ -65,3 +66,10 @@ def on_removed(request: HttpRequest, user: User, authenticator: Any, **_named: A
 def on_renewed(request: HttpRequest, user: User, authenticator: Any, **_named: Any) -> None:
     """Record new recovery codes."""
     sign_ins.second_factor_changed(user=user, change="renewed", kind=authenticator.type, actor=_actor(request, user))
+
+
+@receiver(social_account_added)
+def on_linked(request: HttpRequest, sociallogin: Any, **_named: Any) -> None:
+    """Record that an account signs in elsewhere too."""
+    user = sociallogin.user
+    sso_sign_in.identity_linked(user=user, provider=sociallogin.account.provider, actor=_actor(request, user))

@@ -16,6 +16,7 @@ STATUS_BY_CODE: dict[str, int] = {
     errors.InvalidToken.code: 401,
     errors.PermissionDenied.code: 403,
     errors.ReauthenticationRequired.code: 403,
+    errors.SecondFactorRequired.code: 403,
     errors.NotFound.code: 404,
     errors.InvalidTransition.code: 409,
     errors.Conflict.code: 409,

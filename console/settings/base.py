@@ -167,6 +167,12 @@ ACCOUNT_REAUTHENTICATION_TIMEOUT = 900
 ACCOUNT_PASSWORD_RESET_TOKEN_GENERATOR = "django.contrib.auth.tokens.PasswordResetTokenGenerator"  # noqa: S105
 # Passwords are counted by console.identity.login_limit; "login_failed" is what second factors are counted by.
 ACCOUNT_RATE_LIMITS = {"login": None, "login_failed": "10/5m/key"}
+SOCIALACCOUNT_ADAPTER = "console.identity.sso.SsoAdapter"
+SOCIALACCOUNT_EMAIL_VERIFICATION = "none"
+SOCIALACCOUNT_LOGIN_ON_GET = True  # the addresses take POST only
+SOCIALACCOUNT_REQUESTS_TIMEOUT = 5
+# Private networks in which providers of single sign-on may stand.
+SSO_ALLOWED_NETWORKS = env.words("FLOTILLA_SSO_ALLOWED_NETWORKS")
 MFA_ADAPTER = "console.identity.adapters.SecondFactorAdapter"
 MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
 MFA_PASSKEY_LOGIN_ENABLED = True

@@ -101,6 +101,7 @@ TONES: dict[str, Tone] = {
     # tokens and accounts
     "active": Tone(_("Active"), "green", "circle-check"),
     "revoked": Tone(_("Revoked"), "grey", "ban"),
+    "blocked": Tone(_("Blocked"), "grey", "ban"),
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path, re_path
 
-from console.web.views import entrance, security
+from console.web.views import entrance, security, sso
 
 urlpatterns: list[URLPattern] = [
     path("login/", entrance.SignIn.as_view(), name="account_login"),
@@ -22,6 +22,9 @@ urlpatterns: list[URLPattern] = [
         entrance.NewPassword.as_view(),
         name="account_reset_password_from_key",
     ),
+    path("login/sso/<slug:provider_id>/", sso.sso_start, name="openid_connect_login"),
+    path("login/sso/<slug:provider_id>/callback/", sso.sso_callback, name="openid_connect_callback"),
+    path("login/sso/cancelled/back/", sso.sso_cancelled, name="socialaccount_login_cancelled"),
     path("settings/security/", security.security, name="mfa_index"),
     path("settings/security/app/", security.AppAdd.as_view(), name="mfa_activate_totp"),
     path("settings/security/app/remove/", security.AppRemove.as_view(), name="mfa_deactivate_totp"),

@@ -45,6 +45,7 @@ from registry.models.login_requests import LoginRequest, LoginState
 from registry.models.measurements import ScratchUnit, VersionMeasurement
 from registry.models.operations import Operation, OperationQueue, OperationState
 from registry.models.samples import NodeSample, Resolution, Sample
+from registry.models.sso import GroupMapping, ScimToken, SignUp, SsoProvider
 from registry.models.trust import Issuer, IssuerKind, IssuerTokenUse, TrustRule
 from registry.models.webhooks import (
     DeliveryState,
@@ -73,6 +74,7 @@ __all__ = [
     "Deployment",
     "Environment",
     "Fleet",
+    "GroupMapping",
     "HealthStatus",
     "Issuer",
     "IssuerKind",
@@ -102,9 +104,12 @@ __all__ = [
     "Route",
     "RouteRole",
     "Sample",
+    "ScimToken",
     "ScratchUnit",
     "ServingNode",
+    "SignUp",
     "SiteRole",
+    "SsoProvider",
     "SyncStatus",
     "Transition",
     "TrustRule",

@@ -40,6 +40,15 @@ class User(AbstractUser):
     site_role = models.CharField(max_length=16, choices=SiteRole, default=SiteRole.NONE)
     is_service = models.BooleanField(default=False)
     deleted_at = models.DateTimeField(null=True, blank=True)
+    # The provider whose groups gave the site role; None when a person did.
+    site_role_mapped_by = models.ForeignKey(
+        "registry.SsoProvider", on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
+    )
+    # What the provider that provisions the account calls it (SCIM); it signs in there as that subject.
+    external_id = models.CharField(max_length=200, blank=True, default="")
+    provisioned_by = models.ForeignKey(
+        "registry.SsoProvider", on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
+    )
 
     class Meta:
         db_table = "registry_user"
@@ -78,6 +87,10 @@ class Membership(Row):
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="memberships")
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="memberships")
     role = models.CharField(max_length=16, choices=Role, default=Role.VIEWER)
+    # The provider whose groups gave the role; None when a person did.
+    mapped_by = models.ForeignKey(
+        "registry.SsoProvider", on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
+    )
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["project", "user"], name="membership_once")]

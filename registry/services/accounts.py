@@ -62,19 +62,6 @@ def user_set_password(*, user: User, password: str, actor: Actor) -> None:
         audit.record(actor=actor, action="user.set_password", obj=user)
 
 
-def user_set_active(*, user: User, is_active: bool, actor: Actor) -> None:
-    """Block an account (its sessions and tokens stop working) or let it in again. Site administrators only."""
-    require(actor, "site.users")
-    if actor.user_id == user.id:
-        raise Conflict(_("You cannot block yourself."))
-    if user.deleted_at is not None:
-        raise Conflict(_("The account is deleted."))
-    with transaction.atomic():
-        User.objects.filter(pk=user.pk).update(is_active=is_active)
-        audit.record(actor=actor, action="user.set_active", obj=user, after={"is_active": is_active})
-    user.is_active = is_active
-
-
 def project_create(*, slug: str, name: str, description: str = "", actor: Actor) -> Project:
     """Create a project; a person who creates one becomes its administrator."""
     require(actor, "site.projects")
@@ -122,7 +109,9 @@ def membership_set(*, project: Project, user: User, role: str, actor: Actor) -> 
         before = Membership.objects.filter(project=project, user=user).first()
         if before is not None and before.role == Role.ADMIN and role != Role.ADMIN:
             _require_other_admin(project, user)
-        membership, _made = Membership.objects.update_or_create(project=project, user=user, defaults={"role": role})
+        membership, _made = Membership.objects.update_or_create(
+            project=project, user=user, defaults={"role": role, "mapped_by": None}
+        )
         audit.record(
             actor=actor,
             action="membership.set",

@@ -10,7 +10,8 @@ from registry.domain.actors import Actor
 from registry.errors import Conflict, NotFound
 from registry.models import ApiToken, Membership, TrustRule, User
 from registry.services import audit
-from registry.services.accounts import membership_remove, user_create, user_set_active
+from registry.services.accounts import membership_remove, user_create
+from registry.services.people import user_set_active
 from registry.services.permissions import require
 
 

@@ -12,19 +12,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from allauth.socialaccount.models import SocialAccount
 from django.db import connection
+from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from console.identity import session_rules
 from registry.domain.plans import DeploymentSpec, RouteSpec
-from registry.models import Membership, Project, User, Webhook
+from registry.models import Membership, Project, SsoProvider, User, Webhook
 from registry.services import (
     aliases,
     approvals,
     cards,
     configs,
     deployments,
+    scim_tokens,
     service_accounts,
+    sso,
     tokens,
     trust,
     webhooks,
@@ -50,13 +54,41 @@ def make_webhook(cast: Cast, name: str) -> Webhook:
     return hook
 
 
+def make_provider(cast: Cast, name: str) -> None:
+    alice = cast.actor("alice")
+    provider = sso.sso_provider_create(
+        slug=name, name=name, issuer=f"https://{name}.example", client_id="x", client_secret="y", actor=alice
+    )
+    scim_tokens.scim_token_create(name=name, provider=provider, actor=alice)
+
+
+def grow_sign_in(cast: Cast, name: str) -> None:
+    """Add one row of everything that is listed of signing in."""
+    make_provider(cast, name)
+    first = SsoProvider.objects.get(slug="first")
+    sso.group_mapping_create(provider=first, group=name, project=cast.project, role="viewer", actor=cast.actor("alice"))
+    SocialAccount.objects.create(user=cast.bob, provider=name, uid=name)
+    for user in (cast.alice, cast.bob):
+        client = Client()
+        client.force_login(user)
+        client.get("/")
+
+
 def addresses(served: Served) -> dict[str, str]:
     """Return what is counted, by name: every page, and every list and item of the API."""
     deployment = f"{PROJECT}deployments/{served.deployment.pk}/"
     hook = make_webhook(served.cast, "first")
     rule = served.cast.trust_rule("first")
     key, _text = served.cast.token_row("alice")
+    make_provider(served.cast, "first")
     api = {
+        "user": "/api/v1/users/bob/",
+        "impact": "/api/v1/users/bob/impact",
+        "sessions": "/api/v1/users/bob/sessions/",
+        "sso-providers": "/api/v1/sso-providers/",
+        "sso-provider": "/api/v1/sso-providers/first/",
+        "group-mappings": "/api/v1/sso-providers/first/mappings/",
+        "scim-tokens": "/api/v1/scim-tokens/",
         "projects": "/api/v1/projects/",
         "members": f"{PROJECT}members/",
         "models": f"{PROJECT}models/",
@@ -111,6 +143,8 @@ def addresses(served: Served) -> dict[str, str]:
         **served.paths(),
         "webhook": f"/settings/webhooks/{hook.pk}/",
         "token": f"/settings/tokens/{key.pk}/",
+        "person": "/settings/people/bob/",
+        "sso-provider": "/settings/sso/first/",
         "service-account": "/settings/service-accounts/robot/",
         "trust-rule": f"/p/wren/settings/ci/{rule.pk}/",
     }
@@ -125,6 +159,7 @@ def grow(served: Served, name: str) -> None:
     person = User.objects.create(username=name)
     Membership.objects.create(project=cast.project, user=person, role="viewer")
     make_webhook(cast, name)
+    grow_sign_in(cast, name)
     cast.trust_rule(name)
     robot = User.objects.get(username="robot")
     Membership.objects.create(project=project, user=robot, role="viewer")

@@ -24,9 +24,11 @@ from console.api.v1 import (
     models,
     openapi,
     operations,
+    people,
     projects,
     quotas,
     service_accounts,
+    sso,
     tokens,
     trust,
     versions,
@@ -38,6 +40,8 @@ _VERSION = f"{_MODEL}versions/<str:version>/"
 _CONFIGS = f"{_MODEL}configs/"
 _DEPLOYMENTS = "projects/<slug:project>/deployments/"
 _DEPLOYMENT = f"{_DEPLOYMENTS}<uuid:deployment>/"
+_USER = "users/<str:username>/"
+_SSO = "sso-providers/<slug:slug>/"
 _WEBHOOK = "webhooks/<uuid:webhook>/"
 
 urlpatterns: list[URLPattern] = [
@@ -139,6 +143,18 @@ urlpatterns: list[URLPattern] = [
     path("projects/<slug:project>/trust-rules/", trust.TrustRuleList.as_view()),
     path("projects/<slug:project>/trust-rules/<uuid:rule>/", trust.TrustRuleItem.as_view()),
     path("oidc/exchange", trust.OidcExchange.as_view()),
+    path(_USER, people.UserItem.as_view()),
+    path(f"{_USER}impact", people.UserImpact.as_view()),
+    path(f"{_USER}password-link", people.UserPasswordLink.as_view()),
+    path(f"{_USER}reset-second-factors", people.UserResetFactors.as_view()),
+    path(f"{_USER}sessions/", people.UserSessions.as_view()),
+    path(f"{_USER}sessions/end", people.UserSessionsEnd.as_view()),
+    path("sso-providers/", sso.SsoProviderList.as_view()),
+    path(_SSO, sso.SsoProviderItem.as_view()),
+    path(f"{_SSO}mappings/", sso.GroupMappingList.as_view()),
+    path(f"{_SSO}mappings/<uuid:mapping>/", sso.GroupMappingItem.as_view()),
+    path("scim-tokens/", sso.ScimTokenList.as_view()),
+    path("scim-tokens/<uuid:token>/", sso.ScimTokenItem.as_view()),
     path("login-requests/", login_requests.LoginRequestList.as_view()),
     path("login-requests/claim", login_requests.LoginRequestClaim.as_view()),
     path("me/", accounts.MeView.as_view()),

@@ -16,7 +16,10 @@ from django.http import Http404, HttpRequest, HttpResponseRedirect
 from django.http.response import HttpResponseBase
 from django.urls import reverse_lazy
 
+from console.identity.sso import END_SESSION
 from console.web.forms import session as forms
+from console.web.views.sso import leaving
+from registry.selectors.sso import providers_offered
 
 
 class SignIn(account.LoginView):  # type: ignore[misc]
@@ -26,13 +29,23 @@ class SignIn(account.LoginView):  # type: ignore[misc]
     form_class = forms.SignInForm
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        return {**super().get_context_data(**kwargs), "has_mail": bool(settings.EMAIL_HOST)}
+        return {
+            **super().get_context_data(**kwargs),
+            "has_mail": bool(settings.EMAIL_HOST),
+            "providers": list(providers_offered()),
+        }
 
 
 class SignOut(account.LogoutView):  # type: ignore[misc]
     """Sign out; only by a form of our own pages."""
 
     http_method_names = ["post", "options"]
+
+    def post(self, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        """End the session here, and at the provider by which it began."""
+        elsewhere = self.request.session.get(END_SESSION, "")
+        answer: HttpResponseBase = super().post(*args, **kwargs)
+        return leaving(self.request, elsewhere) if elsewhere else answer
 
 
 class SecondFactor(mfa.AuthenticateView):  # type: ignore[misc]

@@ -19,13 +19,16 @@ from django.urls import reverse_lazy
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET, require_POST
 
+from console.identity.reauthentication import sensitive
 from console.identity.session_rules import lacks_second_factor
 from console.web import equivalents
 from console.web.forms import session as forms
 from console.web.page import actor_of, frame_of, page, render_page, user_of
 from registry.domain.sign_in import needs_second_factor
 from registry.selectors import sessions as selectors
+from registry.selectors.sso import identities_of, providers_offered
 from registry.services import sessions as services
+from registry.services import sso_sign_in as sso_services
 
 _LIST = reverse_lazy("mfa_index")
 
@@ -39,6 +42,8 @@ def security(request: HttpRequest) -> HttpResponse:
     by_kind: dict[str, list[Any]] = {}
     for one, wrapped in factors:
         by_kind.setdefault(one.type, []).append((one, wrapped))
+    identities = identities_of(user)
+    linked = {row.provider for row, _provider in identities}
     context = {
         "section": "security",
         "app": next(iter(by_kind.get("totp", [])), None),
@@ -47,11 +52,13 @@ def security(request: HttpRequest) -> HttpResponse:
         "is_needed": needs_second_factor(settings.MFA_REQUIRED, user.site_role),
         "is_missing": lacks_second_factor(request, user),
         "may_use_passkeys": request.is_secure() or request.get_host().partition(":")[0] == "localhost",
+        "identities": identities,
+        "connectable": [one for one in providers_offered() if one.slug not in linked],
         "sessions": list(selectors.sessions_of(user)),
         "session_key": request.session.session_key,
         "session_hours": settings.SESSION_HOURS,
         "idle_hours": settings.SESSION_IDLE_HOURS,
-        "curl": equivalents.curl("GET", "me/sessions/"),
+        "curl": equivalents.curl("GET", f"users/{user.username}/sessions/"),
     }
     return render_page(request, "web/settings/security.html", context, current="settings")
 
@@ -73,6 +80,18 @@ def session_end(request: HttpRequest) -> HttpResponse:
         logout(request)
         return redirect("account_login")
     messages.success(request, _("The session is ended."))
+    return redirect("mfa_index")
+
+
+@require_POST
+@page
+@sensitive()
+def identity_unlink(request: HttpRequest) -> HttpResponse:
+    """Disconnect a provider from one's account."""
+    wanted = request.POST.get("identity", "")
+    identity_id = int(wanted) if wanted.isdigit() else 0
+    sso_services.identity_unlink(user=user_of(request), identity_id=identity_id, actor=actor_of(request))
+    messages.success(request, _("It is disconnected."))
     return redirect("mfa_index")
 
 

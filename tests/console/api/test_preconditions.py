@@ -11,8 +11,19 @@ from django.db import connections
 from rest_framework.test import APIClient
 
 from console.api.etag import NEED_MATCH
-from registry.models import AuditEvent, Environment
-from registry.services import accounts, aliases, apply_sets, cards, models, service_accounts, trust, webhooks
+from registry.models import AuditEvent, Environment, SsoProvider
+from registry.services import (
+    accounts,
+    aliases,
+    apply_sets,
+    cards,
+    models,
+    scim_tokens,
+    service_accounts,
+    sso,
+    trust,
+    webhooks,
+)
 from tests.console.api.test_routes import filled, routes
 from tests.console.conftest import Cast, RunningConsole, join_node
 
@@ -80,6 +91,29 @@ def _apply_set(cast: Cast) -> str:
 
 _OWNED: dict[str, Any] = {"members": [{"kind": "Model", "name": "finch"}]}
 
+
+def _provider(cast: Cast) -> SsoProvider:
+    return sso.sso_provider_create(
+        slug="okta",
+        name="Okta",
+        issuer="https://x.okta.com",
+        client_id="x",
+        client_secret="y",
+        actor=cast.actor("alice"),
+    )
+
+
+def _mapping(cast: Cast) -> str:
+    made = sso.group_mapping_create(
+        provider=_provider(cast), group="ml", project=cast.project, role="viewer", actor=cast.actor("alice")
+    )
+    return f"sso-providers/okta/mappings/{made.pk}/"
+
+
+def _scim_token(cast: Cast) -> str:
+    return f"scim-tokens/{scim_tokens.scim_token_create(name='okta', actor=cast.actor('alice'))[0].pk}/"
+
+
 # A resource for each address that takes PUT, PATCH or DELETE, with a body that changes it. Alice may do all of this.
 CHANGED: dict[str, tuple[Address, dict[str, Any]]] = {
     "projects/<slug:project>/": (lambda cast: "projects/wren/", {"code_formats": "forbid"}),
@@ -93,6 +127,10 @@ CHANGED: dict[str, tuple[Address, dict[str, Any]]] = {
     "webhooks/<uuid:webhook>/": (_webhook, {"name": "other"}),
     "apply-sets/<str:name>/": (_apply_set, _OWNED),
     "projects/<slug:project>/apply-sets/<str:name>/": (lambda cast: f"projects/wren/{_apply_set(cast)}", _OWNED),
+    "users/<str:username>/": (lambda cast: "users/bob/", {"email": "bob@example.com"}),
+    "sso-providers/<slug:slug>/": (lambda cast: f"sso-providers/{_provider(cast).slug}/", {"name": "Other"}),
+    "sso-providers/<slug:slug>/mappings/<uuid:mapping>/": (_mapping, {}),
+    "scim-tokens/<uuid:token>/": (_scim_token, {}),
     "api-keys/<uuid:token>/": (_token, {"name": "other"}),
     "service-accounts/<str:username>/": (_account, {}),
     "issuers/<slug:slug>/": (_issuer, {"is_enabled": False}),

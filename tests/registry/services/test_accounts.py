@@ -10,7 +10,7 @@ from registry.domain.actors import Actor
 from registry.errors import Conflict, PermissionDenied, ValidationFailed
 from registry.models import ApiToken, AuditEvent, Environment, Fleet, Membership, Project, User
 from registry.selectors.accounts import project_get, projects_of, tokens_visible_to, users_visible_to
-from registry.services import accounts, tokens
+from registry.services import accounts, people, tokens
 from registry.services.permissions import Allowed, Denied, can
 
 PASSWORD = "correct horse battery"
@@ -86,7 +86,7 @@ def test_tokens_authenticate_until_revoked_or_expired(world: Any) -> None:
 
 def test_a_blocked_account_has_no_tokens(world: Any) -> None:
     _token, text = tokens.token_create(owner=world.carol, name="ci", scopes=["read"], actor=world.actor(world.carol))
-    accounts.user_set_active(user=world.carol, is_active=False, actor=world.actor(world.alice))
+    people.user_set_active(user=world.carol, is_active=False, actor=world.actor(world.alice))
     assert tokens.token_authenticate(text) is None
 
 

@@ -38,7 +38,18 @@ class UserSerializer(serializers.ModelSerializer[User]):
 
     class Meta:
         model = User
-        fields = ["id", "username", "email", "site_role", "is_service", "is_active", "date_joined"]
+        fields = [
+            "id",
+            "username",
+            "email",
+            "first_name",
+            "last_name",
+            "site_role",
+            "is_service",
+            "is_active",
+            "date_joined",
+            "last_login",
+        ]
 
 
 class UserWrite(serializers.Serializer[Any]):
