@@ -49,9 +49,11 @@ def user_update(
         row.save()
         changed = {name: value for name, value in _facts(row).items() if value != before[name]}
         if changed:
-            action = "user.set_active" if set(changed) == {"is_active"} else "user.update"
             old = {name: before[name] for name in changed}
-            audit.record(actor=actor, action=action, obj=row, before=old, after=changed)
+            if set(changed) == {"is_active"}:
+                audit.record(actor=actor, action="user.set_active", obj=row, before=old, after=changed)
+            else:
+                audit.record(actor=actor, action="user.update", obj=row, before=old, after=changed)
             telemetry.publish_on_commit(f"account:{row.id}")
         if changed.get("is_active") is False:
             sessions_end(user=row, actor=actor)

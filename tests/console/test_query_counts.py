@@ -83,7 +83,7 @@ def addresses(served: Served) -> dict[str, str]:
     make_provider(served.cast, "first")
     api = {
         "user": "/api/v1/users/bob/",
-        "impact": "/api/v1/users/bob/impact",
+        "user impact": "/api/v1/users/bob/impact",
         "sessions": "/api/v1/users/bob/sessions/",
         "sso-providers": "/api/v1/sso-providers/",
         "sso-provider": "/api/v1/sso-providers/first/",

@@ -17,7 +17,7 @@ from django.db import connections
 from registry.models import AuditEvent
 from tests.console.conftest import RunningConsole
 from tests.console.web.conftest import Served
-from tests.console.web.test_browser import Visitor, console, pytestmark
+from tests.console.web.test_browser import AXE, Visitor, console, pytestmark
 
 __all__ = ["console", "pytestmark"]
 
@@ -135,3 +135,23 @@ def test_without_a_passkey_the_page_says_so(shared_served: Served, visitor: Visi
     page.get_by_test_id("login-passkey").click()
     page.get_by_test_id("passkey-error").get_by_text("there is none for this site").wait_for()
     assert page.get_by_test_id("login-passkey").is_enabled()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_no_serious_problem_on_the_way_in(scheme: str, shared_served: Served, visitor: Visitor) -> None:
+    visitor.sign_in("alice")
+    inside = ["app/", "passkeys/add/"]
+    paths = [f"/settings/security/{part}" for part in inside] + ["/settings/people/bob/"]
+    browser = visitor.page.context.browser
+    found: list[Any] = []
+    for state, addresses in ((visitor.page.context.storage_state(), paths), (None, ["/login/"])):
+        context = browser.new_context(bypass_csp=True, color_scheme=scheme, storage_state=state)
+        page = context.new_page()
+        for path in addresses:
+            page.goto(visitor.url + path)
+            page.add_script_tag(path=str(AXE))
+            result = page.evaluate("axe.run({resultTypes: ['violations']})")
+            bad = [one for one in result["violations"] if one["impact"] in {"serious", "critical"}]
+            found += [(path, one["id"], [node["target"] for node in one["nodes"]][:3]) for one in bad]
+        context.close()
+    assert found == [], "\n".join(map(str, found))

@@ -147,6 +147,7 @@ def test_each_published_event_is_one_that_the_services_record(world: Any) -> Non
     recorded = set(re.findall(r'action="([a-z_.]+)"', text))
     recorded |= {f"deployment.{kind}" for kind in re.findall(r'kind="([a-z]+)"', text)}
     recorded |= {f"approval.{decision}" for decision in ("approve", "reject", "request_changes", "comment")}
+    recorded |= {f"user.second_factor_{change}" for change in ("added", "removed")}
     recorded |= {f"version.{to}" for to in ("archived", "quarantined")}
     recorded |= {f"rollout.{to}" for to in ("succeeded", "failed", "rolled_back")}
     assert (domain.PROJECT_EVENTS.keys() | domain.SITE_EVENTS.keys()) - recorded == set()
