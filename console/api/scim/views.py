@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
-from typing import Any
+from typing import Any, cast
 
 from django.http import Http404
 from django.utils import timezone
@@ -86,7 +86,7 @@ class ScimView(APIView):
     @property
     def actor(self) -> Actor:
         """Return the provider as actor; it may do what these views do."""
-        token: ScimToken = self.request.auth
+        token = cast(ScimToken, self.request.auth)
         facts = facts_of(self.request._request)
         return dataclasses.replace(Actor.system(f"SCIM: {token.name}"), ip=facts.ip, request_id=facts.request_id)
 
@@ -138,7 +138,7 @@ class Users(ScimView):
     def post(self, request: Request) -> Response:
         """Make an account without a password."""
         given = changes_of(self.body(), replaces=False)
-        token: ScimToken = self.request.auth
+        token = cast(ScimToken, self.request.auth)
         made = people.user_provision(
             username=given.pop("username", ""), provider=token.provider, actor=self.actor, **given
         )
