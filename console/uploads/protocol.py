@@ -13,7 +13,9 @@ from django.utils.translation import gettext as _
 
 VERSION = "1.0.0"
 EXTENSIONS = "creation,expiration,checksum,termination"
-ALGORITHMS = ("sha1", "sha256")
+# Our own third: the SHA-256 of everything from the first byte to the end of the chunk, which both sides have anyway.
+PREFIX_ALGORITHM = "sha256-prefix"
+ALGORITHMS = ("sha1", "sha256", PREFIX_ALGORITHM)
 CHUNK_TYPE = "application/offset+octet-stream"
 CHECKSUM_MISMATCH = 460
 MAX_METADATA = 8192
@@ -36,14 +38,19 @@ def storage_full() -> ProtocolError:
 
 @dataclass(frozen=True, slots=True)
 class Checksum:
-    """What the client says the chunk hashes to."""
+    """What the client says the chunk hashes to, or all up to the end of it."""
 
     algorithm: str
     digest: bytes
 
+    @property
+    def is_of_prefix(self) -> bool:
+        """Whether it is over all bytes of the upload so far."""
+        return self.algorithm == PREFIX_ALGORITHM
+
     def hasher(self) -> Any:
         """Return a fresh hashlib object."""
-        return hashlib.new(self.algorithm, usedforsecurity=False)
+        return hashlib.new("sha256" if self.is_of_prefix else self.algorithm, usedforsecurity=False)
 
 
 def require_version(headers: Mapping[str, str]) -> None:
@@ -95,7 +102,9 @@ def read_checksum(headers: Mapping[str, str]) -> Checksum | None:
         return None
     algorithm, _space, encoded = text.strip().partition(" ")
     if algorithm not in ALGORITHMS:
-        raise ProtocolError(400, _("Upload-Checksum knows sha1 and sha256."), "checksum_algorithm")
+        raise ProtocolError(
+            400, _("Upload-Checksum knows %(names)s.") % {"names": ", ".join(ALGORITHMS)}, "checksum_algorithm"
+        )
     try:
         digest = base64.b64decode(encoded.strip(), validate=True)
     except (binascii.Error, ValueError):

@@ -8,6 +8,7 @@ from typing import NoReturn
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
+from console.uploads.digests import RunningDigest
 from console.uploads.protocol import ProtocolError, storage_full
 from console.uploads.staging import FULL, Busy, StagedFile, staged_size
 from registry.domain.actors import Actor
@@ -114,15 +115,19 @@ def _refuse_offset(present: int) -> NoReturn:
     raise ProtocolError(409, detail, "offset_mismatch")
 
 
-def commit(upload: Upload, staged: StagedFile, committed: int) -> int:
-    """Record the bytes of ``staged`` and return the offset; the last byte makes the upload received."""
-    is_complete = staged.offset == upload.length
-    if is_complete:
-        staged.sync()
-    if staged.offset != committed:
+def commit(upload: Upload, staged: StagedFile, committed: int, digest: RunningDigest | None) -> int:
+    """Record the bytes of ``staged`` and return the offset; the last byte, on the disk, makes the upload received.
+
+    ``digest`` is over all bytes, or None when nobody has read them all: then a worker does.
+
+    Raises:
+        ValidationFailed: all bytes are there, and they are not those that were promised; the upload has failed.
+    """
+    if staged.offset == upload.length:
+        hashes = (digest.sha256.hex(), digest.blake3.hex()) if digest else ("", "")
+        uploads.upload_received(upload_id=upload.pk, from_offset=committed, sha256=hashes[0], blake3=hashes[1])
+    elif staged.offset != committed:
         uploads.upload_advance(upload_id=upload.pk, from_offset=committed, to_offset=staged.offset)
-    if is_complete:
-        uploads.upload_received(upload_id=upload.pk)
     return staged.offset
 
 

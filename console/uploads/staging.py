@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 # The disk, or what we may use of it, has no room left.
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -34,6 +37,14 @@ class StagedFile:
                 raise Busy from None
             raise
         self.offset = 0
+        self._is_open = True
+        # A request may be cancelled while a thread still writes for it; its number must not be another file's by then.
+        self._lock = threading.Lock()
+
+    @property
+    def descriptor(self) -> int:
+        """The number of the open file, for reading what is there."""
+        return self._descriptor
 
     def settle(self, offset: int) -> int:
         """Make the file end at ``offset``, the bytes that count, or earlier when fewer are there; return where it ends.
@@ -46,15 +57,16 @@ class StagedFile:
         self.offset = min(size, offset)
         return self.offset
 
-    def append(self, chunk: bytes | bytearray, hasher: Any | None = None) -> None:
-        """Write all of ``chunk`` and feed it to ``hasher``. After an OSError ``offset`` counts what was written."""
+    def append(self, chunk: bytes | bytearray) -> None:
+        """Write all of ``chunk``. After an OSError ``offset`` counts what was written."""
         view = memoryview(chunk)
-        while view:
-            written = os.pwrite(self._descriptor, view, self.offset)
-            if hasher is not None:
-                hasher.update(view[:written])
-            self.offset += written
-            view = view[written:]
+        with self._lock:
+            if not self._is_open:
+                raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+            while view:
+                written = os.pwrite(self._descriptor, view, self.offset)
+                self.offset += written
+                view = view[written:]
 
     def sync(self) -> None:
         """Wait until the bytes are on the disk."""
@@ -62,7 +74,10 @@ class StagedFile:
 
     def close(self) -> None:
         """Close the file and give up the lock."""
-        os.close(self._descriptor)
+        with self._lock:
+            if self._is_open:
+                self._is_open = False
+                os.close(self._descriptor)
 
     def __enter__(self) -> Self:
         return self
@@ -77,3 +92,30 @@ def staged_size(path: Path) -> int:
         return path.stat().st_size
     except FileNotFoundError:
         return 0
+
+
+class Flusher:
+    """Brings staged bytes to the disk while more arrive, so that little is left to wait for at the last one.
+
+    Nothing depends on it: what counts is ``StagedFile.sync`` before an upload is called received.
+    """
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="flusher")
+        self._asked: set[Path] = set()
+
+    def ask(self, path: Path) -> None:
+        """Flush a file soon; asking again before it was done changes nothing."""
+        if path not in self._asked:
+            self._asked.add(path)
+            self._thread.submit(self._flush, path)
+
+    def _flush(self, path: Path) -> None:
+        self._asked.discard(path)
+        # A descriptor of its own: a copied one would hold the writer's lock.
+        with contextlib.suppress(OSError):
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                os.fdatasync(descriptor)
+            finally:
+                os.close(descriptor)

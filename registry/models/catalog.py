@@ -141,7 +141,11 @@ class UploadState(models.TextChoices):
 
 
 class Upload(Row):
-    """A resumable upload (tus). Bytes are in the staging folder under the id until a worker has hashed them."""
+    """A resumable upload (tus). Bytes are in the staging folder under the id until a worker has moved them.
+
+    ``sha256`` and ``blake3`` are over all bytes, once somebody has read them: the web process while they arrive, or a
+    worker.
+    """
 
     version = models.ForeignKey(ModelVersion, on_delete=models.CASCADE, related_name="uploads")
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
@@ -149,6 +153,8 @@ class Upload(Row):
     length = models.BigIntegerField()
     offset = models.BigIntegerField(default=0)
     expected_sha256 = models.CharField(max_length=64, blank=True)
+    sha256 = models.CharField(max_length=64, blank=True)
+    blake3 = models.CharField(max_length=64, blank=True)
     state = models.CharField(max_length=16, choices=UploadState, default=UploadState.RECEIVING)
     error = models.TextField(blank=True)
     expires_at = models.DateTimeField()

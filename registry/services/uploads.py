@@ -9,7 +9,7 @@ import uuid
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from blake3 import blake3
+from blake3 import blake3 as new_blake3
 from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
@@ -120,32 +120,52 @@ def upload_advance(*, upload_id: uuid.UUID, from_offset: int, to_offset: int) ->
     raise StaleWrite(_("The upload is at byte %(offset)s.") % {"offset": upload.offset}, offset=upload.offset)
 
 
-def upload_received(*, upload_id: uuid.UUID) -> Upload:
-    """Note that the last byte is there: receiving -> received. Doing it again changes nothing.
+def upload_received(
+    *, upload_id: uuid.UUID, from_offset: int | None = None, sha256: str = "", blake3: str = ""
+) -> Upload:
+    """Note that the last byte is on the disk: receiving -> received. Doing it again changes nothing.
+
+    ``from_offset`` is where the upload stood until now, when the same act moves it to its end. ``sha256`` and
+    ``blake3`` are over all its bytes, taken while they arrived; without them a worker reads the bytes once.
 
     Raises:
         NotFound: no such upload.
         InvalidTransition: bytes are missing, or it has ended.
+        StaleWrite: another request moved the offset.
+        ValidationFailed: the digest is not the one the client promised; the upload has failed.
     """
     upload = Upload.objects.select_related("version__model").filter(pk=upload_id).first()
     if upload is None:
         raise NotFound(_("There is no such upload."))
     if upload.state in (UploadState.RECEIVED, UploadState.STORED):
         return upload
-    if upload.offset != upload.length:
-        raise InvalidTransition(
-            _("The upload has %(offset)s of %(length)s bytes.") % {"offset": upload.offset, "length": upload.length}
-        )
+    if sha256:
+        _require_promised(upload, sha256)
     with transaction.atomic():
-        move(upload, "state", UploadState.RECEIVED, cause="last byte received", actor=Actor.system("uploads"))
+        if from_offset is not None:
+            upload_advance(upload_id=upload_id, from_offset=from_offset, to_offset=upload.length)
+            upload.offset = upload.length
+        if upload.offset != upload.length:
+            raise InvalidTransition(
+                _("The upload has %(offset)s of %(length)s bytes.") % {"offset": upload.offset, "length": upload.length}
+            )
+        move(
+            upload,
+            "state",
+            UploadState.RECEIVED,
+            cause="last byte received",
+            actor=Actor.system("uploads"),
+            sha256=sha256,
+            blake3=blake3,
+        )
         _publish(upload)
     return upload
 
 
 def upload_store(*, upload_id: uuid.UUID) -> Blob:
-    """Hash the staged bytes, keep them as a blob, and add the file to its version: received -> stored.
+    """Keep the staged bytes as a blob, and add the file to its version: received -> stored.
 
-    For workers: reads the whole file. Doing it again returns the same blob.
+    For workers: moves the file, after reading it when its digests are not known. Doing it again returns the same blob.
 
     Raises:
         ValidationFailed: the digest is not the one the client promised; the upload has failed.
@@ -158,26 +178,28 @@ def upload_store(*, upload_id: uuid.UUID) -> Blob:
     if upload.state != UploadState.RECEIVED:
         raise InvalidTransition(_("The upload is %(state)s.") % {"state": upload.state})
     path = staging_path(upload.id)
-    sha256, blake, size = _hash_file(path)
-    if size != upload.length:
-        _fail(upload, _("“%(path)s” was cut short: upload it again.") % {"path": upload.path})
-    if upload.expected_sha256 and upload.expected_sha256 != sha256:
-        _fail(upload, _("“%(path)s” was damaged on the way: its digest differs.") % {"path": upload.path})
+    _require_complete(upload, path)
+    if not upload.sha256:
+        upload.sha256, upload.blake3 = _hash_file(path)
+        _require_promised(upload, upload.sha256)
+        upload.save(update_fields=["sha256", "blake3"])
+    sha256 = upload.sha256
     store = artifact_store()
     if not store.exists(sha256):
-        store.put_file(path, sha256)
+        store.take_file(path, sha256)
     with transaction.atomic():
         # The version before the blob, as everywhere, so that two callers cannot wait for each other.
         ModelVersion.objects.select_for_update().get(pk=upload.version_id)
         Blob.objects.get_or_create(
-            sha256=sha256, defaults={"blake3": blake, "size": size, "storage_key": storage_key(sha256)}
+            sha256=sha256,
+            defaults={"blake3": upload.blake3, "size": upload.length, "storage_key": storage_key(sha256)},
         )
         # Under the row's lock collection cannot take the content; it may have just before.
         blob = Blob.objects.select_for_update().get(sha256=sha256)
         if not store.exists(sha256):
-            store.put_file(path, sha256)
+            store.take_file(path, sha256)
         version_add_file(version=upload.version, path=upload.path, blob=blob)
-        move(upload, "state", UploadState.STORED, cause="hashed and stored", actor=Actor.system("uploads"))
+        move(upload, "state", UploadState.STORED, cause="stored", actor=Actor.system("uploads"))
         staged_remove(upload.id)
         _publish(upload)
     return blob
@@ -246,18 +268,35 @@ def _require_room(project: Project, length: int) -> None:
     quotas.require_bytes(project.pk, length)
 
 
-def _hash_file(path: Path) -> tuple[str, str, int]:
-    """Return SHA-256, BLAKE3 and size of a staged file."""
-    first, second, size = hashlib.sha256(), blake3(), 0
+def _require_complete(upload: Upload, path: Path) -> None:
+    try:
+        size = path.stat().st_size
+    except OSError as error:
+        raise _unreadable(error) from error
+    if size != upload.length:
+        _fail(upload, _("“%(path)s” was cut short: upload it again.") % {"path": upload.path})
+
+
+def _require_promised(upload: Upload, sha256: str) -> None:
+    if upload.expected_sha256 and upload.expected_sha256 != sha256:
+        _fail(upload, _("“%(path)s” was damaged on the way: its digest differs.") % {"path": upload.path})
+
+
+def _hash_file(path: Path) -> tuple[str, str]:
+    """Return SHA-256 and BLAKE3 of a staged file."""
+    first, second = hashlib.sha256(), new_blake3()
     try:
         with path.open("rb") as file:
             while piece := file.read(_READ_SIZE):
                 first.update(piece)
                 second.update(piece)
-                size += len(piece)
     except OSError as error:
-        raise StorageFailed(_("The uploaded bytes cannot be read: %(why)s.") % {"why": error.strerror}) from error
-    return first.hexdigest(), second.hexdigest(), size
+        raise _unreadable(error) from error
+    return first.hexdigest(), second.hexdigest()
+
+
+def _unreadable(error: OSError) -> StorageFailed:
+    return StorageFailed(_("The uploaded bytes cannot be read: %(why)s.") % {"why": error.strerror})
 
 
 def _fail(upload: Upload, message: str) -> None:

@@ -15,12 +15,15 @@ from typing import Any
 
 import httpx2
 import pytest
+from blake3 import blake3
 from django.conf import settings
 from django.utils import timezone
 
 from console.uploads import sessions
 from registry.models import Upload, UploadState
+from registry.services import uploads
 from registry.services.uploads import staging_path
+from registry.storage import artifact_store
 from tests.console.conftest import PASSWORD, Cast, ConsoleProcess, RunningConsole
 
 BODY = bytes(range(256)) * 64
@@ -73,7 +76,7 @@ def test_options_tells_what_the_server_supports(console: RunningConsole) -> None
     assert answer.status_code == 204
     assert answer.headers["Tus-Version"] == "1.0.0"
     assert set(answer.headers["Tus-Extension"].split(",")) == {"creation", "expiration", "checksum", "termination"}
-    assert answer.headers["Tus-Checksum-Algorithm"] == "sha1,sha256"
+    assert answer.headers["Tus-Checksum-Algorithm"] == "sha1,sha256,sha256-prefix"
     assert int(answer.headers["Tus-Max-Size"]) == settings.MAX_UPLOAD_BYTES
 
 
@@ -373,3 +376,58 @@ def test_upload_goes_on_after_the_server_was_killed(console_process: ConsoleProc
         assert patch(client, location, offset, body[offset:]).status_code == 204
     assert staging_path(row(location).pk).read_bytes() == body
     assert row(location).state == UploadState.RECEIVED
+
+
+def prefix(body: bytes) -> str:
+    return "sha256-prefix " + base64.b64encode(hashlib.sha256(body).digest()).decode()
+
+
+def test_digests_are_known_with_the_last_byte_and_the_file_is_read_by_nobody_again(
+    bob: httpx2.Client, shared_cast: Cast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    location = begin(bob, shared_cast, sha256=hashlib.sha256(BODY).hexdigest())
+    for start, stop in ((0, 5000), (5000, len(BODY))):
+        answer = patch(bob, location, start, BODY[start:stop], **{"Upload-Checksum": prefix(BODY[:stop])})
+        assert answer.status_code == 204
+    found = row(location)
+    assert (found.state, found.sha256) == (UploadState.RECEIVED, hashlib.sha256(BODY).hexdigest())
+
+    def never(_path: Any) -> Any:
+        raise AssertionError("read again")
+
+    monkeypatch.setattr(uploads, "_hash_file", never)
+    blob = uploads.upload_store(upload_id=found.pk)
+    assert (blob.sha256, blob.blake3, blob.size) == (found.sha256, blake3(BODY).hexdigest(), len(BODY))
+    assert b"".join(artifact_store().open_range(blob.sha256)) == BODY
+
+
+def test_chunk_that_is_not_what_its_prefix_says_is_thrown_away(bob: httpx2.Client, shared_cast: Cast) -> None:
+    location = begin(bob, shared_cast)
+    assert patch(bob, location, 0, BODY[:900], **{"Upload-Checksum": prefix(BODY[:900])}).status_code == 204
+    right = {"Upload-Checksum": prefix(BODY)}
+    assert patch(bob, location, 900, b"?" + BODY[901:], **right).status_code == 460
+    assert offset_of(bob, location) == 900
+    assert patch(bob, location, 900, BODY[900:], **right).status_code == 204
+    assert row(location).sha256 == hashlib.sha256(BODY).hexdigest()
+
+
+def test_other_bytes_than_promised_fail_with_the_last_one(bob: httpx2.Client, shared_cast: Cast) -> None:
+    location = begin(bob, shared_cast, sha256="0" * 64)
+    answer = patch(bob, location, 0, BODY)
+    assert answer.status_code == 400
+    assert "damaged" in answer.json()["detail"]
+    assert row(location).state == UploadState.FAILED
+    assert not staging_path(row(location).pk).exists()
+    assert bob.head(location).status_code == 410
+
+
+def test_upload_whose_last_byte_was_written_but_not_noted_ends_with_an_empty_chunk(
+    bob: httpx2.Client, shared_cast: Cast
+) -> None:
+    location = begin(bob, shared_cast)
+    patch(bob, location, 0, BODY[:-1])
+    with staging_path(row(location).pk).open("ab") as file:
+        file.write(BODY[-1:])
+    Upload.objects.filter(pk=row(location).pk).update(offset=len(BODY))
+    assert patch(bob, location, len(BODY), b"").status_code == 204
+    assert (row(location).state, row(location).sha256) == (UploadState.RECEIVED, hashlib.sha256(BODY).hexdigest())

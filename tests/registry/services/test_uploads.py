@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from datetime import timedelta
 from typing import Any
 
@@ -114,6 +115,7 @@ def test_a_full_disk_leaves_the_upload_to_be_tried_again(world: Any, monkeypatch
 
     upload = receive(begin(world))
     with monkeypatch.context() as patch:
+        patch.setattr(os, "link", full)
         patch.setattr(obstore, "put", full)
         with pytest.raises(StorageFailed, match="no space left on the disk"):
             uploads.upload_store(upload_id=upload.id)
@@ -138,7 +140,7 @@ def test_lengths_and_quotas(world: Any, settings: Any) -> None:
     world.project.quota_bytes = 150
     world.project.save()
     begin(world, length=100)
-    with pytest.raises(QuotaExceeded, match="team"):
+    with pytest.raises(QuotaExceeded, match="room for 50 bytes"):
         begin(world, length=51)
 
 

@@ -230,7 +230,7 @@ def test_a_full_disk_is_tried_again_and_then_succeeds(monkeypatch: pytest.Monkey
         raise StorageFailed("The artifact store could not take the file: there is no space left on the disk.")
 
     with monkeypatch.context() as patch:
-        patch.setattr(ArtifactStore, "put_file", full)
+        patch.setattr(ArtifactStore, "take_file", full)
         first = validate({}, version)
     assert (first.operation.state, first.version.state) == ("pending", "validating")
     assert "no space left" in first.error
