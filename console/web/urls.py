@@ -31,6 +31,7 @@ from console.web.views import (
     trust,
     try_it,
     upload,
+    version_facts,
     versions,
     webhooks,
 )
@@ -67,6 +68,9 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("p/<slug:project>/upload/start/", upload.start, name="upload-start"),
     path("p/<slug:project>/upload/<uuid:version_id>/submit/", upload.submit, name="upload-submit"),
     path("p/<slug:project>/upload/<uuid:version_id>/progress/", upload.progress, name="upload-progress"),
+    path(_MODEL + "versions/compare/", version_facts.compare, name="version-compare"),
+    path(_MODEL + "versions/<int:number>/preview/", version_facts.preview, name="version-preview"),
+    path(_MODEL + "versions/<int:number>/annotate/", version_facts.annotate, name="version-annotate"),
     path(_MODEL + "versions/<int:number>/", versions.version, name="version"),
     path(_MODEL + "versions/<uuid:version_id>/", versions.version, name="version-by-id"),
     path(_MODEL + "versions/<uuid:version_id>/act/", versions.act, name="version-act"),

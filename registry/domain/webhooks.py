@@ -63,6 +63,7 @@ PROJECT_EVENTS = _events(
     ("version.submit", "a version is submitted for its checks", "%(actor)s submitted %(label)s."),
     ("version.ready", "a version passed its checks, or is restored", "%(label)s is ready."),
     ("version.reject", "a check refused a version", "%(label)s is rejected."),
+    ("version.annotate", "metrics or metadata of a version change", "%(actor)s annotated %(label)s."),
     ("version.archived", "a version is archived", "%(actor)s archived %(label)s."),
     ("version.quarantined", "a version must not be deployed any more", "%(actor)s quarantined %(label)s."),
     ("version.recheck", "somebody asks for a check once more", "%(actor)s checks %(label)s again."),

@@ -66,8 +66,10 @@ class VersionState(models.TextChoices):
 class ModelVersion(Row):
     """Immutable once ready. ``number`` is given on the move validating -> ready.
 
-    ``signature`` is contract ModelSignature as JSON; ``source`` may hold git_sha, ci_run, author, and
-    ``converted_from`` when a conversion report is attached (registry.services.conversions).
+    ``signature`` is contract ModelSignature as JSON; ``source`` holds what registry.domain.version_facts knows, and
+    ``converted_from`` when a conversion report is attached (registry.services.conversions). ``metrics``: numbers by
+    name. ``parent`` is the version that it was made from, of any model of the project. Metrics and metadata may change
+    later (version_annotate); what an approval is bound to does not depend on them.
     ``code_files`` are those that are code, ``{"path", "why"}`` each; nodes run them once somebody has permitted it.
     """
 
@@ -81,6 +83,8 @@ class ModelVersion(Row):
     signature = models.JSONField(null=True, blank=True)
     source = models.JSONField(default=dict, blank=True)
     metadata = models.JSONField(default=dict, blank=True)
+    metrics = models.JSONField(default=dict, blank=True)
+    parent = models.ForeignKey("self", on_delete=models.SET_NULL, null=True, blank=True, related_name="children")
     author = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
     author_token = models.ForeignKey(ApiToken, on_delete=models.SET_NULL, null=True, blank=True, related_name="+")
     ready_at = models.DateTimeField(null=True, blank=True)

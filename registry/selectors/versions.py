@@ -58,7 +58,7 @@ def versions_visible_to(actor: Actor) -> QuerySet[ModelVersion]:
     """Return versions of the actor's projects, with model, project and author, newest first."""
     return (
         ModelVersion.objects.filter(model__project__in=projects_of(actor))
-        .select_related("model__project", "author", "code_permitted_by")
+        .select_related("model__project", "author", "code_permitted_by", "parent__model")
         .prefetch_related("aliases")
         .order_by("-created_at")
     )
@@ -79,7 +79,7 @@ def version_by_number(model: RegisteredModel, number: int) -> ModelVersion:
     Raises:
         NotFound: there is none.
     """
-    versions = model.versions.select_related("model__project", "author", "code_permitted_by")
+    versions = model.versions.select_related("model__project", "author", "code_permitted_by", "parent__model")
     version = versions.filter(number=number).first()
     if version is None:
         raise NotFound(_("“%(model)s” has no version %(number)s.") % {"model": model.slug, "number": number})
@@ -92,14 +92,16 @@ def version_by_id(model: RegisteredModel, version_id: uuid.UUID) -> ModelVersion
     Raises:
         NotFound: there is none.
     """
-    versions = model.versions.select_related("model__project", "author", "code_permitted_by")
+    versions = model.versions.select_related("model__project", "author", "code_permitted_by", "parent__model")
     return one_by_id(versions, version_id, _("“%(model)s” has no such version.") % {"model": model.slug})
 
 
 def versions_of(model: RegisteredModel) -> QuerySet[ModelVersion]:
     """Return a model's versions with author and aliases, newest first; each knows ``model`` without a query."""
     return (
-        model.versions.select_related("author", "code_permitted_by").prefetch_related("aliases").order_by("-created_at")
+        model.versions.select_related("author", "code_permitted_by", "parent__model")
+        .prefetch_related("aliases")
+        .order_by("-created_at")
     )
 
 
@@ -134,6 +136,18 @@ def repeatable_checks(version: ModelVersion, checks: Iterable[Check]) -> list[Ch
     had = {check.kind for check in checks}
     kinds = [kind for kind in kinds_for(version.format) if kind.is_repeatable]
     return [kind for kind in kinds if kind.name in had or kind.cause is Cause.AFTER]
+
+
+def file_of(version: ModelVersion, path: str) -> VersionFile:
+    """Return a file of a version with its blob.
+
+    Raises:
+        NotFound: the version holds none of that path.
+    """
+    file = version.files.select_related("blob").filter(path=path).first()
+    if file is None:
+        raise NotFound(_("The version has no file “%(path)s”.") % {"path": path[:200]})
+    return file
 
 
 def version_detail(version: ModelVersion) -> VersionDetail:

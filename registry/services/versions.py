@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from registry import telemetry
 from registry.domain.actors import Actor
 from registry.domain.paths import clash, require_path
 from registry.domain.storable import storable, storable_text
+from registry.domain.version_facts import MAX_METADATA_BYTES, metric_problems, source_problems
 from registry.errors import Conflict, Immutable, NotFound, PermissionDenied, ValidationFailed
 from registry.models import (
     Alias,
@@ -47,6 +49,7 @@ __all__ = [
     "version_abandon",
     "version_accept",
     "version_add_file",
+    "version_annotate",
     "version_archive",
     "version_attach_blob",
     "version_create",
@@ -64,21 +67,25 @@ def version_create(
     model: RegisteredModel,
     source: Mapping[str, Any] | None = None,
     metadata: Mapping[str, Any] | None = None,
+    metrics: Mapping[str, Any] | None = None,
+    parent: ModelVersion | None = None,
     actor: Actor,
 ) -> ModelVersion:
     """Create an empty version in state uploading; it has an id and no number yet.
 
+    ``parent`` is the version that it is made from, a numbered one of the same project.
+
     Raises:
-        ValidationFailed: ``source`` claims a conversion, which only a report can.
+        ValidationFailed: ``source`` has names that it does not know or claims a conversion, which only a report can;
+            or metrics, metadata or parent are not acceptable.
         Conflict: the model is archived.
         QuotaExceeded: the project has as many versions as it may have.
     """
     require(actor, "version.write", model)
-    if "converted_from" in (source or {}):
-        message = _("“converted_from” is written when the report of a conversion is attached.")
-        raise ValidationFailed(message, errors=[{"field": "source", "message": message}])
     if actor.user_id is None:
         raise PermissionDenied(_("A version needs an author."))
+    _require_facts(source or {}, metrics or {}, metadata or {})
+    _require_parent(model, parent)
     with transaction.atomic():
         _require_active(model)
         quotas.require_version(model.project_id)
@@ -86,11 +93,45 @@ def version_create(
             model=model,
             source=dict(source or {}),
             metadata=dict(metadata or {}),
+            metrics=dict(metrics or {}),
+            parent=parent,
             author_id=actor.user_id,
             author_token_id=actor.token_id,
         )
         audit.record(actor=actor, action="version.create", obj=version, after={"source": version.source})
         _publish(version)
+    return version
+
+
+def version_annotate(
+    *,
+    version: ModelVersion,
+    metadata: Mapping[str, Any] | None = None,
+    metrics: Mapping[str, Any] | None = None,
+    actor: Actor,
+) -> ModelVersion:
+    """Replace metadata or metrics, also of a ready version: results come in after it was made. None leaves them.
+
+    Files, signature, source and lineage never change, and nothing that an approval is bound to does.
+
+    Raises:
+        Immutable: the version was refused or given up.
+        ValidationFailed: metrics or metadata are not acceptable.
+    """
+    require(actor, "version.write", version)
+    _require_facts({}, metrics or {}, metadata or {})
+    with transaction.atomic():
+        held = ModelVersion.objects.select_for_update(of=("self",), no_key=True).get(pk=version.pk)
+        if held.state in (VersionState.REJECTED, VersionState.ABANDONED):
+            raise Immutable(_("This version is %(state)s; nothing about it changes any more.") % {"state": held.state})
+        before = {"metadata": held.metadata, "metrics": held.metrics}
+        wanted = {"metadata": metadata, "metrics": metrics}
+        after = {**before, **{name: dict(value) for name, value in wanted.items() if value is not None}}
+        version.metadata, version.metrics = after["metadata"], after["metrics"]
+        if before != after:
+            version.save(update_fields=["metadata", "metrics"])
+            audit.record(actor=actor, action="version.annotate", obj=version, before=before, after=after)
+            _publish(version)
     return version
 
 
@@ -336,6 +377,23 @@ def _let_go(version: ModelVersion) -> None:
     for upload_id in version.uploads.values_list("id", flat=True):
         staged_remove(upload_id)
     version.files.all().delete()
+
+
+def _require_facts(source: Mapping[str, Any], metrics: Mapping[str, Any], metadata: Mapping[str, Any]) -> None:
+    errors = [*source_problems(source), *metric_problems(metrics)]
+    if len(json.dumps(dict(metadata), default=str)) > MAX_METADATA_BYTES:
+        message = _("Metadata has at most %(limit)d KiB.") % {"limit": MAX_METADATA_BYTES // 1024}
+        errors.append({"field": "metadata", "message": message})
+    if errors:
+        raise ValidationFailed(errors[0]["message"], errors=errors)
+
+
+def _require_parent(model: RegisteredModel, parent: ModelVersion | None) -> None:
+    # Only a numbered version can be a parent and a parent never changes, so that lineage has no cycles.
+    if parent is None or (parent.number is not None and parent.model.project_id == model.project_id):
+        return
+    message = _("A version is made from a numbered one of the same project.")
+    raise ValidationFailed(message, errors=[{"field": "parent", "message": message}])
 
 
 def _require_active(model: RegisteredModel) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.http import Http404
 from django.http.response import HttpResponseBase
+from django.utils.translation import gettext as _
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
@@ -13,24 +13,32 @@ from rest_framework.response import Response
 
 from console.api.blob_response import blob_response
 from console.api.etag import matched, tagged
-from console.api.pagination import Listing
+from console.api.pagination import Listing, refusal
 from console.api.schema import paged
 from console.api.v1.serializers.catalog import (
     CheckSerializer,
+    ComparisonSerializer,
     ConversionWrite,
     FileSerializer,
     FileWrite,
+    LineageSerializer,
+    PreviewSerializer,
+    RankingSerializer,
     ReasonWrite,
+    VersionChange,
     VersionSerializer,
     VersionWrite,
 )
 from console.api.v1.serializers.operations import OperationSerializer
 from console.api.views import ApiView, accepted
 from registry.models import ModelVersion
+from registry.selectors import version_facts as facts
 from registry.selectors import versions as selectors
 from registry.selectors.aliases import version_named
+from registry.selectors.models import model_get
 from registry.services import checks, conversions
 from registry.services import versions as services
+from registry.services.previews import file_preview
 
 
 class VersionList(ApiView):
@@ -47,8 +55,38 @@ class VersionList(ApiView):
 
     @extend_schema(summary="Begin a version", request=VersionWrite, responses={201: VersionSerializer})
     def post(self, request: Request, project: str, model: str) -> Response:
-        version = services.version_create(model=self.model, **self.read(VersionWrite), actor=self.actor)
+        given = self.read(VersionWrite)
+        if given["parent"] is not None:
+            given["parent"] = self._parent(given["parent"])
+        version = services.version_create(model=self.model, **given, actor=self.actor)
         return Response(VersionSerializer(version).data, status=201)
+
+    def _parent(self, named: dict[str, Any]) -> ModelVersion:
+        model = model_get(self.actor, self.project.slug, named["model"]) if "model" in named else self.model
+        return version_named(model, named["version"])
+
+
+class VersionRanking(ApiView):
+    """Versions by one of their metrics."""
+
+    queries = ("metric", "order")
+
+    @extend_schema(
+        summary="Rank versions by a metric",
+        parameters=[
+            OpenApiParameter("metric", required=True),
+            OpenApiParameter("order", enum=["highest", "lowest"], description="What comes first; highest by default."),
+        ],
+        responses=RankingSerializer,
+    )
+    def get(self, request: Request, project: str, model: str) -> Response:
+        metric, order = request.query_params.get("metric", ""), request.query_params.get("order", "highest")
+        if not metric or len(metric) > 64:
+            raise refusal("metric", _("Name a metric."))
+        if order not in ("highest", "lowest"):
+            raise refusal("order", _("The order is highest or lowest."))
+        rows = list(facts.versions_ranked(self.model, metric, is_lowest=order == "lowest"))
+        return Response(RankingSerializer({"metric": metric, "results": rows}).data)
 
 
 class VersionView(ApiView):
@@ -66,6 +104,60 @@ class VersionItem(VersionView):
     @extend_schema(summary="Read a version", responses=VersionSerializer)
     def get(self, request: Request, **_address: Any) -> Response:
         return tagged(request, _document(self.version))
+
+    @extend_schema(
+        summary="Change metadata or metrics",
+        description="Also of a ready version; everything else about it is immutable.",
+        request=VersionChange,
+        responses=VersionSerializer,
+    )
+    def patch(self, request: Request, **_address: Any) -> Response:
+        with matched(request, self.version, _document) as version:
+            changed = services.version_annotate(version=version, **self.read(VersionChange), actor=self.actor)
+        return tagged(request, _document(changed))
+
+
+class VersionLineage(VersionView):
+    """What a version was made from, and what was made from it."""
+
+    @extend_schema(summary="Read a version's lineage", responses=LineageSerializer)
+    def get(self, request: Request, **_address: Any) -> Response:
+        return Response(LineageSerializer(facts.lineage_of(self.version)).data)
+
+
+class VersionCompare(VersionView):
+    """What differs between two versions of a model."""
+
+    queries = ("against",)
+
+    @extend_schema(
+        summary="Compare two versions",
+        parameters=[OpenApiParameter("against", required=True, description="The other one: number, id or alias.")],
+        responses=ComparisonSerializer,
+    )
+    def get(self, request: Request, **_address: Any) -> Response:
+        against = request.query_params.get("against", "")
+        if not against or len(against) > 36:
+            raise refusal("against", _("Name the other version by number, id or alias."))
+        found = facts.compare(version_named(self.model, against), self.version)
+        return Response(ComparisonSerializer(found).data)
+
+
+class VersionPreview(VersionView):
+    """The beginning of a file, as text."""
+
+    queries = ("path",)
+
+    @extend_schema(
+        summary="Preview a text file",
+        parameters=[OpenApiParameter("path", required=True)],
+        responses=PreviewSerializer,
+    )
+    def get(self, request: Request, **_address: Any) -> Response:
+        file = selectors.file_of(self.version, request.query_params.get("path", ""))
+        shown = file_preview(file)
+        document = {"path": file.path, "size": file.blob.size, "is_text": shown.is_text, "text": shown.text}
+        return Response({**document, "is_cut": shown.is_cut})
 
 
 class VersionSubmit(VersionView):
@@ -137,11 +229,8 @@ class VersionDownload(VersionView):
         responses={(200, "application/octet-stream"): OpenApiTypes.BINARY},
     )
     def get(self, request: Request, **_address: Any) -> HttpResponseBase:
-        path = request.query_params.get("path", "")
-        file = self.version.files.select_related("blob").filter(path=path).first()
-        if file is None:
-            raise Http404
-        return blob_response(request, file.blob, filename=path.rpartition("/")[2])
+        file = selectors.file_of(self.version, request.query_params.get("path", ""))
+        return blob_response(request, file.blob, filename=file.path.rpartition("/")[2])
 
 
 class VersionMove(VersionView):

@@ -20,7 +20,7 @@ from registry.domain.actors import Actor
 from registry.domain.model_facts import TASKS
 from registry.errors import RegistryError, ValidationFailed
 from registry.models import RegisteredModel
-from registry.selectors import accounts, audit
+from registry.selectors import accounts, audit, version_facts
 from registry.selectors import configs as config_selectors
 from registry.selectors import deployments as deployment_selectors
 from registry.selectors import models as selectors
@@ -194,8 +194,23 @@ def versions(request: HttpRequest, project: str, model: str) -> HttpResponse:
     shown = keyset_page(request, version_selectors.versions_listed(one), PAGE_SIZE)
     rows = version_selectors.version_rows(shown.object_list)
     following = tuple(f"version:{row.version.pk}" for row in rows if row.version.state in {"uploading", "validating"})
-    context = {"rows": rows, "page": shown, "push": equivalents.push(project, one.slug)}
+    context = {
+        "rows": rows,
+        "page": shown,
+        "push": equivalents.push(project, one.slug),
+        "metrics": version_facts.metric_names(one),
+        **_ranking(request, one),
+    }
     return tab(request, one, "versions", context, topics=following)
+
+
+def _ranking(request: HttpRequest, model: RegisteredModel) -> dict[str, Any]:
+    """Return the versions in order of ``?metric=``, highest first or, with ``?order=lowest``, lowest."""
+    metric, order = request.GET.get("metric", "")[:64], request.GET.get("order", "highest")
+    if not metric:
+        return {}
+    ranked = list(version_facts.versions_ranked(model, metric, is_lowest=order == "lowest"))
+    return {"metric": metric, "order": order, "ranked": ranked}
 
 
 @require_GET

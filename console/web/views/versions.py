@@ -13,9 +13,11 @@ from django.views.decorators.http import require_GET, require_POST
 from console.web import equivalents
 from console.web.fragments import version_context
 from console.web.page import actor_of, page, permissions, render_page
+from console.web.views.version_facts import metrics_text
 from registry.errors import NotFound, ValidationFailed
 from registry.selectors import models as model_selectors
 from registry.selectors import versions as selectors
+from registry.selectors.version_facts import lineage_of
 from registry.services import versions as services
 from registry.services.checks import check_rerun
 
@@ -43,6 +45,8 @@ def version(
         "model": parent,
         **live,
         "repeatable": selectors.repeatable_checks(one, live["detail"].checks),
+        "lineage": lineage_of(one),
+        "metrics_text": metrics_text(one.metrics),
         "curl": equivalents.curl("GET", f"projects/{project}/models/{model}/versions/{name}/"),
         "recheck_curl": equivalents.curl(
             "POST", f"projects/{project}/models/{model}/versions/{name}/checks/smoke/rerun"

@@ -50,14 +50,14 @@ def test_repeated_write_with_a_key_happens_once(cast: Cast, api: Callable[..., A
     bob = api("bob")
     address = f"{MODELS}finch/versions/"
     key = {"HTTP_IDEMPOTENCY_KEY": f"key-{cast.project.pk}"}
-    first = bob.post(address, {"source": {"git_sha": "abc"}}, **key)
-    second = bob.post(address, {"source": {"git_sha": "abc"}}, **key)
+    first = bob.post(address, {"source": {"git_sha": "abcd"}}, **key)
+    second = bob.post(address, {"source": {"git_sha": "abcd"}}, **key)
     assert (first.status_code, second.status_code) == (201, 201)
     assert first.json()["id"] == second.json()["id"]
     assert second.headers["Idempotent-Replay"] == "true"
-    other = bob.post(address, {"source": {"git_sha": "def"}}, **key)
+    other = bob.post(address, {"source": {"git_sha": "defa"}}, **key)
     assert (other.status_code, other.json()["code"]) == (409, "conflict")
-    assert api("alice").post(address, {"source": {"git_sha": "abc"}}, **key).json()["id"] != first.json()["id"]
+    assert api("alice").post(address, {"source": {"git_sha": "abcd"}}, **key).json()["id"] != first.json()["id"]
     assert bob.post(address, {}, HTTP_IDEMPOTENCY_KEY="with space").status_code == 400
 
 

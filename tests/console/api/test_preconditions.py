@@ -52,6 +52,10 @@ def _environment(cast: Cast) -> str:
     return "environments/stage/"
 
 
+def _version(cast: Cast) -> str:
+    return f"projects/wren/models/finch/versions/{cast.ready_version().number}/"
+
+
 def _card(cast: Cast) -> str:
     model = cast.version("finch").model
     cards.card_save(model=model, text="# Finch", actor=cast.actor("bob"))
@@ -120,6 +124,7 @@ CHANGED: dict[str, tuple[Address, dict[str, Any]]] = {
     "projects/<slug:project>/members/<str:username>/": (lambda cast: "projects/wren/members/vera/", {}),
     "projects/<slug:project>/models/<str:model>/": (_model, {"description": "swift"}),
     "projects/<slug:project>/models/<str:model>/aliases/<str:alias>/": (_alias, {"version": 2}),
+    "projects/<slug:project>/models/<str:model>/versions/<str:version>/": (_version, {"metrics": {"accuracy": 0.9}}),
     "projects/<slug:project>/models/<str:model>/card/": (_card, {"text": "# Other"}),
     "projects/<slug:project>/quotas/": (lambda cast: "projects/wren/quotas/", {"versions": 7}),
     "environments/<slug:slug>/": (_environment, {"requires_approval": True, "required_approvals": 2}),

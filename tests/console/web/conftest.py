@@ -55,6 +55,9 @@ class Served:
                 )
             },
             "version": f"{model}versions/1/",
+            "compare": f"{model}versions/compare/?before=1&after=champion",
+            "ranking": f"{model}versions/?metric=accuracy",
+            "preview": f"{model}versions/1/preview/?path=model.onnx",
             "measurements": f"{model}versions/1/measurements/",
             "config": f"{model}configs/1/",
             "config-new": f"{model}configs/new/",

@@ -8,6 +8,7 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
+from console.api.v1.serializers.deployments import VersionReference
 from registry.domain.model_facts import MAX_LABEL, MAX_URL
 from registry.models import Check, ConfigRevision, ModelVersion, RegisteredModel, VersionFile
 from serving_node.contract.conversion import ConversionReport
@@ -64,6 +65,16 @@ class ModelChange(serializers.Serializer[Any]):
     owner = serializers.CharField(required=False, max_length=150)
 
 
+class VersionNameSerializer(serializers.ModelSerializer[ModelVersion]):
+    """A version by name."""
+
+    model = serializers.CharField(source="model.slug", read_only=True)
+
+    class Meta:
+        model = ModelVersion
+        fields = ["id", "model", "number", "state"]
+
+
 class VersionSerializer(serializers.ModelSerializer[ModelVersion]):
     """A version; ``number`` is null until its checks have passed."""
 
@@ -72,6 +83,7 @@ class VersionSerializer(serializers.ModelSerializer[ModelVersion]):
     author = serializers.CharField(source="author.username", read_only=True)
     code_permitted_by = serializers.CharField(source="code_permitted_by.username", read_only=True, default=None)
     aliases = serializers.SlugRelatedField[Any]("name", many=True, read_only=True)
+    parent = VersionNameSerializer(read_only=True, default=None)
 
     class Meta:
         model = ModelVersion
@@ -88,6 +100,8 @@ class VersionSerializer(serializers.ModelSerializer[ModelVersion]):
             "size_bytes",
             "signature",
             "source",
+            "parent",
+            "metrics",
             "metadata",
             "author",
             "created_at",
@@ -98,11 +112,89 @@ class VersionSerializer(serializers.ModelSerializer[ModelVersion]):
         ]
 
 
+class ParentWrite(serializers.Serializer[Any]):
+    """A version of a model of the project, by number or alias; the model is this one when it is left out."""
+
+    model = serializers.CharField(max_length=128, required=False)
+    version = VersionReference()
+
+
 class VersionWrite(serializers.Serializer[Any]):
-    """A new version: where it comes from (git_sha, ci_run...) and free metadata."""
+    """A new version: where it comes from, numbers about it, and free metadata.
+
+    ``source`` knows git_sha, git_ref, repository, ci_run, author and dataset; all are texts.
+    """
 
     source = serializers.DictField(required=False, default=dict)  # type: ignore[assignment]
     metadata = serializers.DictField(required=False, default=dict)
+    metrics = serializers.DictField(child=serializers.FloatField(), required=False, default=dict)
+    parent = ParentWrite(required=False, allow_null=True, default=None)
+
+
+class VersionChange(serializers.Serializer[Any]):
+    """New metadata or metrics; what is left out stays, what is given replaces all of it."""
+
+    metadata = serializers.DictField(required=False)
+    metrics = serializers.DictField(child=serializers.FloatField(), required=False)
+
+
+class LineageSerializer(serializers.Serializer[Any]):
+    """``ancestors`` nearest first, ``children`` newest first."""
+
+    ancestors = VersionNameSerializer(many=True)
+    children = VersionNameSerializer(many=True)
+
+
+class RankedSerializer(VersionNameSerializer):
+    """A version with its value of the metric."""
+
+    value = serializers.FloatField(source="metric_value")
+    aliases = serializers.SlugRelatedField[Any]("name", many=True, read_only=True)
+
+    class Meta(VersionNameSerializer.Meta):
+        fields = [*VersionNameSerializer.Meta.fields, "value", "aliases"]
+
+
+class RankingSerializer(serializers.Serializer[Any]):
+    """The best versions by one metric, at most 100."""
+
+    metric = serializers.CharField()
+    results = RankedSerializer(many=True)
+
+
+class DifferenceSerializer(serializers.Serializer[Any]):
+    """One fact on both sides; null where a side has none. ``change``: after minus before, of numbers."""
+
+    name = serializers.CharField()
+    before = serializers.JSONField(allow_null=True)
+    after = serializers.JSONField(allow_null=True)
+    change = serializers.FloatField(allow_null=True)
+
+
+class ComparisonSerializer(serializers.Serializer[Any]):
+    """What differs between two versions. Metrics are all listed; ``files`` are SHA-256 by path."""
+
+    before = VersionNameSerializer()
+    after = VersionNameSerializer()
+    facts = DifferenceSerializer(many=True)
+    metrics = DifferenceSerializer(many=True)
+    signature = DifferenceSerializer(many=True)
+    files = DifferenceSerializer(many=True)
+    same_files = serializers.IntegerField()
+    source = DifferenceSerializer(many=True)  # type: ignore[assignment]
+    metadata = DifferenceSerializer(many=True)
+    checks = DifferenceSerializer(many=True)
+    configs = DifferenceSerializer(many=True)
+
+
+class PreviewSerializer(serializers.Serializer[Any]):
+    """The beginning of a file as text; ``is_text`` false: it is none."""
+
+    path = serializers.CharField()
+    size = serializers.IntegerField()
+    is_text = serializers.BooleanField()
+    text = serializers.CharField(allow_blank=True)
+    is_cut = serializers.BooleanField()
 
 
 class ReasonWrite(serializers.Serializer[Any]):
