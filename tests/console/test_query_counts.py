@@ -103,7 +103,7 @@ def addresses(served: Served) -> dict[str, str]:
         "alias": f"{MODEL}aliases/latest/",
         "ranking": f"{MODEL}ranking?metric=accuracy",
         "lineage": f"{MODEL}versions/1/lineage",
-        "compare": f"{MODEL}versions/1/compare?against=latest",
+        "compare": f"{MODEL}versions/1/compare?against=1",
         "preview": f"{MODEL}versions/1/preview?path=model.onnx",
         "versions": f"{MODEL}versions/",
         "version": f"{MODEL}versions/1/",
