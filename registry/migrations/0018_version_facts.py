@@ -6,7 +6,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("registry", "0015_apply_sets"),
+        ("registry", "0017_upload_digests"),
     ]
 
     operations = [
