@@ -121,6 +121,16 @@ class Flotilla:
         """Return the verdicts about a version."""
         return list(self._pages(f"{self._models}{model}/versions/{version}/checks/"))
 
+    def recheck(self, model: str, version: str | int, kind: str, timeout_seconds: float = 600) -> Json:
+        """Make a check of a version again and return its verdict; a bad one is no error here.
+
+        Raises:
+            OperationFailed: it was not made within the time.
+        """
+        address = f"{self._models}{model}/versions/{version}/checks/{kind}/rerun"
+        self.wait(self._post(address, {}, once=True), timeout_seconds)
+        return next(row for row in self.checks(model, version) if row["kind"] == kind)
+
     def upload(
         self,
         model: str,

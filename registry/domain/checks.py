@@ -10,7 +10,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from registry.domain.texts import gettext as _
+from registry.domain.texts import gettext as translate
+
+
+def _(text: str) -> str:
+    """Mark a text for translation, which happens when somebody reads it."""
+    return text
 
 
 class Cause(StrEnum):
@@ -42,12 +47,12 @@ class CheckKind:
     @property
     def label(self) -> str:
         """Return the title for a reader."""
-        return _(self.title)
+        return translate(self.title)
 
     @property
     def explanation(self) -> str:
         """Return what it looks at, for a reader."""
-        return _(self.meaning)
+        return translate(self.meaning)
 
     def applies_to(self, format: str) -> bool:
         """Return whether versions of a format can have this check."""
@@ -60,28 +65,28 @@ def _kinds(*kinds: CheckKind) -> dict[str, CheckKind]:
 
 # In the order in which they run, which is the order on pages.
 CHECK_KINDS = _kinds(
-    CheckKind("files", "Files", "Sizes and SHA-256 digests of what was uploaded, and good names."),
+    CheckKind("files", _("Files"), _("Sizes and SHA-256 digests of what was uploaded, and good names.")),
     CheckKind(
         "conversion",
-        "Conversion",
-        "The report of the conversion that made the file names this very file.",
+        _("Conversion"),
+        _("The report of the conversion that made the file names this very file."),
         is_repeatable=False,
     ),
-    CheckKind("format", "Format", "The model file is there, can be read and is what its name says."),
-    CheckKind("runtime", "Runtime", "The engine of the nodes knows its operators and versions."),
-    CheckKind("signature", "Signature", "Names, data types and shapes of its inputs and outputs."),
-    CheckKind("config", "Config", "The serving config agrees with the signature."),
-    CheckKind("code", "Code", "Which files run as code, and whether the project allows that."),
+    CheckKind("format", _("Format"), _("The model file is there, can be read and is what its name says.")),
+    CheckKind("runtime", _("Runtime"), _("The engine of the nodes knows its operators and versions.")),
+    CheckKind("signature", _("Signature"), _("Names, data types and shapes of its inputs and outputs.")),
+    CheckKind("config", _("Config"), _("The serving config agrees with the signature.")),
+    CheckKind("code", _("Code"), _("Which files run as code, and whether the project allows that.")),
     CheckKind(
         "smoke",
-        "Smoke inference",
-        "A scratch node in the sandbox loads it, and its answers have the types and shapes that the config promises.",
+        _("Smoke inference"),
+        _("A scratch node in the sandbox loads it, and its answers have the types and shapes of the config."),
         Cause.AFTER,
     ),
     CheckKind(
         "latency",
-        "Latency profile",
-        "Median and p99 of single requests and of full batches on the scratch node. It never fails: it informs.",
+        _("Latency profile"),
+        _("Median and p99 of single requests and of full batches on the scratch node. It never fails: it informs."),
         Cause.AFTER,
         is_advice=True,
     ),

@@ -58,9 +58,10 @@ class Profile:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """``reason`` says why the model was not loaded, else it is empty; ``config`` is the one that the node completed.
+    """``reason`` says in one line why the model was not loaded, else it is empty.
 
-    ``log`` is what node and model printed, ``peak_bytes`` the most memory that they held.
+    ``config`` is the one that the node completed, ``log`` is what node and model printed,
+    ``peak_bytes`` the most memory that they held.
     """
 
     reason: str
@@ -84,7 +85,7 @@ def read_report(text: bytes, *, log: str, peak_bytes: int) -> Report:
         if not isinstance(config, dict):
             raise TypeError
         return Report(
-            reason=_text(document["reason"]),
+            reason=_text(document["reason"]).strip().partition("\n")[0].strip(),
             load_seconds=_number(document["load_seconds"]),
             config=config,
             answers=tuple(_answer(one) for one in document.get("answers", [])),
