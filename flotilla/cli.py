@@ -16,6 +16,7 @@ from flotilla.commands import (
     audit,
     bench_model,
     checks,
+    completion,
     configs,
     convert,
     declarative,
@@ -144,9 +145,10 @@ for _command in (
     reviews.approvals,
     reviews.approve,
     reviews.reject,
-    reviews.review,
     reviews.comment,
+    reviews.review,
     reviews.bypass,
+    completion.completion,
     operations.operations,
     logs.logs,
     deployments.nodes,
@@ -155,6 +157,7 @@ for _command in (
     audit.audit,
 ):
     main.add_command(_command)
+completion.complete_names(main)
 
 
 if __name__ == "__main__":

@@ -69,6 +69,28 @@ def profiles() -> Profiles:
     return Profiles((Path(base) if base else Path.home() / ".config") / "flotilla")
 
 
+@dataclass(frozen=True, slots=True)
+class JobIdentity:
+    """What a CI job has to prove who it is: a token at hand, or an address that gives one."""
+
+    token: str = ""
+    request_url: str = ""
+    request_token: str = ""
+
+    def __repr__(self) -> str:
+        return "JobIdentity(...)"
+
+
+def job_identity(variable: str) -> JobIdentity:
+    """Return the token in ``variable`` (GitLab's id_tokens), else GitHub's address for one; empty outside of CI."""
+    environment = os.environ  # noqa: TID251
+    return JobIdentity(
+        token=environment.get(variable, ""),
+        request_url=environment.get("ACTIONS_ID_TOKEN_REQUEST_URL", ""),
+        request_token=environment.get("ACTIONS_ID_TOKEN_REQUEST_TOKEN", ""),
+    )
+
+
 def default_data_dir() -> Path:
     """Return FLOTILLA_DATA_DIR or a folder under the user's data home."""
     environment = os.environ  # noqa: TID251

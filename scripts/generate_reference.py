@@ -7,6 +7,7 @@ what would be written.
 from __future__ import annotations
 
 import argparse
+import inspect
 import os
 import sys
 from collections.abc import Callable, Iterable
@@ -247,7 +248,54 @@ def _page(parts: Iterable[str]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def command_line() -> str:
+    """Every command of ``flotilla`` with its options, and the exit statuses."""
+    import click
+
+    from flotilla.cli import main as root
+    from flotilla.commands.exit_codes import Exit
+
+    def described(command: click.Command, name: str) -> Iterable[str]:
+        context = click.Context(command, info_name=name)
+        if isinstance(command, click.Group):
+            for child in sorted(command.commands):
+                yield from described(command.commands[child], f"{name} {child}")
+            return
+        yield f"## `{' '.join([name, *command.collect_usage_pieces(context)])}`"
+        yield inspect.cleandoc(command.help or "").replace("\b\n", "").replace("``", "`")
+        rows = []
+        for parameter in command.params:
+            record = parameter.get_help_record(context) if isinstance(parameter, click.Option) else None
+            if record is not None and record[0] not in shared:
+                rows.append((f"`{record[0]}`", record[1].replace("|", "\\|")))
+        if rows:
+            yield _table(["Option", ""], rows)
+
+    shared = {"-h, --help", "--json", "--url TEXT", "--token TEXT", "-p, --project TEXT", "--profile TEXT"}
+    statuses = [(str(int(status)), status.meaning) for status in Exit]
+    return _page(
+        [
+            "# The command line",
+            WRITTEN,
+            "`flotilla COMMAND --help` says the same. `flotilla completion bash|zsh|fish` prints what makes a shell "
+            "complete commands, options and the names of models, fleets and nodes. Every command that prints something "
+            "takes `--json`.",
+            "Which console, who asks, and in which project: `--url`, `--token`, `--project`, else the variables "
+            "`FLOTILLA_URL`, `FLOTILLA_TOKEN` (or `FLOTILLA_TOKEN_FILE`) and `FLOTILLA_PROJECT`, else the profile "
+            "(`--profile`, `FLOTILLA_PROFILE`, else the one used last) that `flotilla login` keeps in "
+            "`~/.config/flotilla/profiles.json`, readable by its user alone. The token of a profile goes to no other "
+            "address than that of the profile.",
+            "Errors are one sentence with the code of the refusal and the request's id, which stands in the log of the "
+            "console.",
+            "## Exit status",
+            _table(["Status", "When"], statuses),
+            *described(root, "flotilla"),
+        ]
+    )
+
+
 PAGES: dict[str, Callable[[], str]] = {
+    "cli.md": command_line,
     "states.md": states,
     "permissions.md": permissions,
     "rest-api.md": rest_api,

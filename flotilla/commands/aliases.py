@@ -44,11 +44,12 @@ def set_one(
 @alias.command()
 @click.argument("model")
 @click.argument("name")
+@json_option
 @client_command
-def delete(client: Flotilla, model: str, name: str) -> None:
+def delete(client: Flotilla, model: str, name: str, as_json: bool) -> None:
     """Delete alias NAME of MODEL. No deployment changes."""
     client.aliases.delete(model, name)
-    click.echo(f"{name} is deleted.")
+    show({"deleted": name}, as_json, lambda: f"{name} is deleted.")
 
 
 def _protection(alias: dict[str, object]) -> str:

@@ -64,8 +64,9 @@ def export(client: Flotilla, /, output: IO[bytes], **filters: str | None) -> Non
 
 @audit.command()
 @click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@json_option
 @client_command
-def verify(client: Flotilla, file: Path | None) -> None:
+def verify(client: Flotilla, file: Path | None, as_json: bool) -> None:
     """Prove the hash chains of FILE, an export; without one, of what the server answers now.
 
     Status 1 when a chain does not hold, 2 when the file is no export. Whoever can rewrite the whole database can also
@@ -73,11 +74,15 @@ def verify(client: Flotilla, file: Path | None) -> None:
     """
     if file is not None:
         with file.open("rb") as lines:
-            raise SystemExit(_prove(lines))
-    raise SystemExit(_prove(client.audit.export()))
+            status, said = _prove(lines)
+    else:
+        status, said = _prove(client.audit.export())
+    document = {"ok": status == 0, "exit_status": status, "report": said.splitlines()}
+    show(document, as_json, lambda: said.rstrip("\n"))
+    raise SystemExit(status)
 
 
-def _prove(lines: Iterable[bytes]) -> int:
+def _prove(lines: Iterable[bytes]) -> tuple[int, str]:
     """Give lines to the verifier, which runs as a process of its own: it is code of the domain, not of a client."""
     command = [sys.executable, "-m", "registry.domain.audit_chain"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=False) as verifier:
@@ -92,5 +97,5 @@ def _prove(lines: Iterable[bytes]) -> int:
         except BaseException:
             verifier.kill()
             raise
-        click.echo(said.read().decode(), nl=False)
-        return verifier.wait(_VERIFY_SECONDS)
+        report = said.read().decode()
+        return verifier.wait(_VERIFY_SECONDS), report

@@ -104,13 +104,14 @@ def change(client: Flotilla, /, name: str, as_json: bool, **given: Any) -> None:
 @environments.command()
 @click.argument("name")
 @click.option("--yes", is_flag=True, help="Delete without asking.")
+@json_option
 @client_command
-def delete(client: Flotilla, name: str, yes: bool) -> None:
+def delete(client: Flotilla, name: str, yes: bool, as_json: bool) -> None:
     """Delete environment NAME with its fleets, while nothing is deployed there."""
     if not yes:
         click.confirm(f"Delete environment {name} with its fleets?", abort=True)
     client.environments.delete(name)
-    click.echo(f"{name} is deleted.")
+    show({"deleted": name}, as_json, lambda: f"{name} is deleted.")
 
 
 def _rules(given: dict[str, Any]) -> dict[str, Any]:

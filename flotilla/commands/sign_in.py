@@ -27,6 +27,9 @@ _SCOPES = click.Choice(["read", "write", "admin"])
 
 @click.command()
 @click.option("--token-stdin", is_flag=True, help="Read an API token from standard input and keep it.")
+@click.option("--oidc", is_flag=True, help="In CI: show the job's identity and keep the short-lived token for it.")
+@click.option("--id-token-var", default="FLOTILLA_ID_TOKEN", show_default=True, help="With --oidc: GitLab's variable.")
+@click.option("--rule", default="", help="With --oidc: the project's rule, where several fit.")
 @click.option("--scope", "scopes", multiple=True, type=_SCOPES, default=("read", "write"), show_default=True)
 @click.option("--days", default=30, show_default=True, type=click.IntRange(1, 365), help="How long the token lasts.")
 @click.option("--browser/--no-browser", default=None, help="Open the console's page.  [default: on a terminal]")
@@ -34,6 +37,9 @@ _SCOPES = click.Choice(["read", "write", "admin"])
 @connection_options
 def login(
     token_stdin: bool,
+    oidc: bool,
+    id_token_var: str,
+    rule: str,
     scopes: tuple[str, ...],
     days: int,
     browser: bool | None,
@@ -52,6 +58,8 @@ def login(
     with failures():
         if token_stdin:
             profile = _with_token(where.url, sys.stdin.read().strip(), project)
+        elif oidc:
+            profile = _with_job(where.url, id_token_var, project, rule)
         else:
             profile = _with_person(where.url, scopes, days, project, browser)
         settings.profiles().save(name, profile)
@@ -103,6 +111,21 @@ def _with_person(url: str, scopes: tuple[str, ...], days: int, project: str, bro
         click.launch(asked["verification_url_complete"])
     found = sign_in.finish(url, asked)
     return Profile(url, found["token"], project, found["username"], found["expires_at"])
+
+
+def _with_job(url: str, variable: str, project: str, rule: str) -> Profile:
+    """Exchange the token at hand (GitLab), else one that the job asks for (GitHub)."""
+    identity = settings.job_identity(variable)
+    assertion = identity.token
+    if not assertion:
+        if not identity.request_url:
+            raise CommandFailed(
+                f"This job has no identity: GitHub needs permissions: id-token: write, GitLab id_tokens: {variable}.",
+                Exit.NOT_ALLOWED,
+            )
+        assertion = sign_in.job_token(identity.request_url, identity.request_token, sign_in.audience_of(url))
+    found = sign_in.exchange(url, assertion, project=project, rule=rule)
+    return Profile(url, found["token"], found["project"], found["service_account"], found["expires_at"])
 
 
 def _checked(profile: Profile) -> Profile:

@@ -77,11 +77,12 @@ def replay(client: Flotilla, name: str, delivery: str, as_json: bool) -> None:
 
 @webhooks.command()
 @click.argument("name")
+@json_option
 @client_command
-def delete(client: Flotilla, name: str) -> None:
+def delete(client: Flotilla, name: str, as_json: bool) -> None:
     """Delete webhook NAME with the log of its deliveries."""
     client.webhooks.delete(name)
-    click.echo(f"{name} is deleted.")
+    show({"deleted": name}, as_json, lambda: f"{name} is deleted.")
 
 
 def _state(webhook: dict[str, object]) -> str:

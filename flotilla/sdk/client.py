@@ -40,10 +40,10 @@ class Flotilla:
     ``aliases``: those of its models (flotilla.sdk.aliases).
     """
 
-    def __init__(self, url: str, token: str, project: str = "default") -> None:
+    def __init__(self, url: str, token: str, project: str = "default", *, seconds: float | None = None) -> None:
         self.url = url.rstrip("/")
         self.project = project
-        self._transport = Transport(self.url, token)
+        self._transport = Transport(self.url, token, seconds=seconds)
         self.webhooks = Webhooks(self._transport, project)
         self.audit = Audit(self._transport)
         self.aliases = Aliases(self._transport, project)

@@ -49,12 +49,16 @@ class ApiError(Exception):
 class Transport:
     """Sends requests below ``<url>/api/v1/``. Close it when done."""
 
-    def __init__(self, url: str, token: str) -> None:
+    def __init__(self, url: str, token: str, *, seconds: float | None = None) -> None:
+        """``seconds``: for callers who rather have no answer than wait; nothing is sent again then."""
         headers = {"User-Agent": "flotilla-sdk", "Accept": "application/json"}
         if token:
             headers["Authorization"] = f"Bearer {token}"
         self._origin = url
         self._client = httpx2.Client(base_url=f"{url}/api/v1/", headers=headers, timeout=_TIMEOUT)
+        self._pauses = _RETRY_PAUSES_SECONDS if seconds is None else ()
+        if seconds is not None:
+            self._client.timeout = httpx2.Timeout(seconds / 2)  # half to connect, half to answer
 
     def close(self) -> None:
         """Close connections."""
@@ -82,7 +86,7 @@ class Transport:
         # the client would put an absolute path below its base address
         target = f"{self._origin}{path}" if path.startswith("/") else path
         headers = {"Idempotency-Key": uuid.uuid4().hex, **(headers or {})} if once else dict(headers or {})
-        pauses = iter(_RETRY_PAUSES_SECONDS if once or method in _REPEATABLE else ())
+        pauses = iter(self._pauses if once or method in _REPEATABLE else ())
         while True:
             try:
                 response = self._client.request(

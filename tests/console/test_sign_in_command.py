@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from click.testing import CliRunner, Result
@@ -20,10 +21,12 @@ from rest_framework.test import APIClient
 
 from console.identity import attempts
 from flotilla.cli import main
+from flotilla.sdk import sign_in
 from registry.models import ApiToken, AuditEvent, LoginRequest, LoginState, Transition
 from registry.services import login_requests as services
 from registry.services.login_requests import login_requests_purge
 from tests.console.conftest import Cast, RunningConsole, signed_in
+from tests.registry.issuer import GITHUB, listening
 
 Run = Callable[..., Result]
 ASK = {"client": "builder-7", "scopes": ["read", "write"]}
@@ -230,3 +233,37 @@ def test_a_session_has_no_token_to_revoke(cast: Cast) -> None:
     browser = APIClient()
     signed_in(browser, cast.bob)
     assert browser.post("/api/v1/me/revoke-token").status_code == 404
+
+
+@pytest.mark.parametrize("kind", ["github", "gitlab"])
+def test_a_job_of_ci_signs_in_with_its_identity(
+    run: Run, shared_cast: Cast, console: RunningConsole, settings: Any, kind: str, tmp_path: Path
+) -> None:
+    settings.ISSUER_ALLOWED_NETWORKS = ["127.0.0.0/8"]
+    alice = APIClient()
+    alice.credentials(HTTP_AUTHORIZATION=f"Bearer {shared_cast.token('alice')}")
+    with listening() as issuer:
+        shared_cast.trust_rule()
+        alice.post("/api/v1/issuers/", {"slug": "own", "kind": "github", "url": issuer.url})
+        rule = {
+            "name": "own",
+            "issuer": "own",
+            "service_account": "robot",
+            "repository": "octo/swift",
+            "repository_id": "4711",
+            "owner_id": "99",
+            "scopes": ["write"],
+        }
+        assert alice.post("/api/v1/projects/wren/trust-rules/", rule).status_code == 201
+        assertion = issuer.token(sign_in.audience_of(console.url), GITHUB)
+        given = {"FLOTILLA_ID_TOKEN": assertion}
+        if kind == "github":
+            asked = urlencode({"audience": sign_in.audience_of(console.url)})
+            issuer.documents[f"/job?v=2&{asked}"] = {"value": assertion}
+            given = {"ACTIONS_ID_TOKEN_REQUEST_URL": f"{issuer.url}/job?v=2", "ACTIONS_ID_TOKEN_REQUEST_TOKEN": "t"}
+        assert "This job has no identity" in run("login", "--url", console.url, "--oidc").output
+        done = run("login", "--url", console.url, "--oidc", "--project", "wren", **given)
+        assert done.exit_code == 0, done.output
+        assert "as robot until" in done.output and "ey" + assertion[2:20] not in done.output
+    assert run("whoami").output.startswith("robot at")
+    assert run("models", "--json").output == "[]\n"

@@ -42,6 +42,10 @@ class ApplySetList(ApplySetView):
         return self.page(apply_sets(self.place()), ApplySetSerializer)
 
 
+class SiteApplySetList(ApplySetList):
+    """Those of the site."""
+
+
 class ApplySetItem(ApplySetView):
     """One of them."""
 
@@ -85,6 +89,10 @@ class ApplySetItem(ApplySetView):
             return
         with matched(request, found, _document) as row:
             yield row
+
+
+class SiteApplySetItem(ApplySetItem):
+    """One of the site."""
 
 
 def _document(row: ApplySet) -> dict[str, Any]:
