@@ -16,7 +16,7 @@ from django.test import Client
 from console.live import fragments
 from registry import telemetry
 from registry.models import Membership, Role, User
-from registry.services import operations
+from registry.services import operations, people
 from tests.console.conftest import Cast, ConsoleProcess, RunningConsole
 
 
@@ -175,3 +175,19 @@ def test_events_of_an_operation_arrive_until_it_ends(console: RunningConsole, sh
     last = stream.next("operation")
     assert (last["state"], last["result"]) == ("succeeded", {"answer": 42})
     assert list(stream.lines()) == [""]
+
+
+def test_blocking_an_account_ends_its_streams_at_once(
+    console: RunningConsole, shared_cast: Cast, model_topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("console.live.asgi.RECHECK_SECONDS", 3600.0)
+    bob = Stream(console, f"/live/stream?topics={model_topic}", **cookie(shared_cast.bob))
+    vera = Stream(console, f"/live/stream?topics={model_topic}", **cookie(shared_cast.vera))
+    for stream in (bob, vera):
+        assert stream.next("fragment")["html"]
+    people.user_set_active(user=shared_cast.bob, is_active=False, actor=shared_cast.actor("alice"))
+    assert list(bob.lines())[-1:] in ([], [""])
+    telemetry.publish(model_topic)
+    assert vera.next("fragment")["html"] == "<h1>viewer</h1>"
+    for stream in (bob, vera):
+        stream.close()
