@@ -38,5 +38,5 @@ def password(request: HttpRequest) -> HttpResponse:
             return redirect("web:password")
     status = 422 if form.is_bound else 200
     return render_page(
-        request, "web/settings/password.html", {"form": form, "section": "password"}, current="settings", status=status
+        request, "web/settings/password.html", {"form": form, "section": "security"}, current="settings", status=status
     )
