@@ -12,6 +12,7 @@ from pathlib import Path
 from serving_node.contract.errors import ContractError
 from serving_node.contract.model_config import (
     detect_backend,
+    fixed_part,
     normalise,
     parse_json,
     parse_pbtxt,
@@ -104,6 +105,4 @@ def _polled(
         fixed = normalise(config, gpu_count=None)
     except ContractError as error:
         raise PollError(error.message) from error
-    fixed.ClearField("instance_group")
-    fixed.ClearField("version_policy")
-    return PolledModel(folder, config, times, fixed.SerializeToString(deterministic=True), temporary)
+    return PolledModel(folder, config, times, fixed_part(fixed), temporary)

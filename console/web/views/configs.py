@@ -7,6 +7,7 @@ from typing import Any
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
@@ -19,6 +20,7 @@ from registry.models import ConfigRevision, ModelVersion, RegisteredModel
 from registry.selectors import configs as selectors
 from registry.selectors import models as model_selectors
 from registry.selectors import versions as version_selectors
+from registry.selectors.config_effects import config_effects
 from registry.services import configs as services
 from registry.services.config_copies import config_copy, config_revert, config_text_diff
 
@@ -186,6 +188,9 @@ def _preview_of(model: RegisteredModel, base: ConfigRevision | None, report: ser
     return {
         "report": report,
         "changes": services.config_diff(base, report.body) if base and report.body else [],
+        "effects": config_effects(model, report.body, report.digest, timezone.now())
+        if report.ok and report.body
+        else (),
         "base": base,
         "curl": equivalents.curl("POST", path, {"body": report.body, "format": "json"}) if report.body else "",
     }

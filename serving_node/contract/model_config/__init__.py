@@ -2,6 +2,7 @@
 
 from serving_node.contract.model_config.completion import check_signature, complete, default_config
 from serving_node.contract.model_config.json_form import canonical_json, parse_json, to_json
+from serving_node.contract.model_config.live_changes import fixed_part
 from serving_node.contract.model_config.normalisation import normalise
 from serving_node.contract.model_config.pbtxt import parse_pbtxt, to_pbtxt
 from serving_node.contract.model_config.platforms import detect_backend
@@ -20,6 +21,7 @@ __all__ = [
     "complete",
     "default_config",
     "detect_backend",
+    "fixed_part",
     "normalise",
     "parse_json",
     "parse_pbtxt",

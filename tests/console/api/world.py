@@ -86,6 +86,7 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("put", "projects/<slug:project>/models/<str:model>/aliases/<str:alias>/"): {"version": 1},
     ("post", "projects/<slug:project>/models/<str:model>/configs/"): _CONFIG,
     ("post", "projects/<slug:project>/models/<str:model>/configs/validate"): _CONFIG,
+    ("post", "projects/<slug:project>/models/<str:model>/configs/copy"): {"model": "finch", "number": 1},
     ("post", "projects/<slug:project>/models/<str:model>/versions/<str:version>/files/"): {
         "path": "model.onnx",
         "sha256": "0" * 64,
