@@ -14,7 +14,7 @@ from flotilla.sdk.configs import Configs
 from flotilla.sdk.environments import Environments
 from flotilla.sdk.following import Follower, FollowFailed, Step
 from flotilla.sdk.transport import ApiError, Transport
-from flotilla.sdk.upload import Progress, upload_file
+from flotilla.sdk.upload import upload_files
 from flotilla.sdk.webhooks import Webhooks
 
 Json = dict[str, Any]
@@ -143,6 +143,9 @@ class Flotilla:
     ) -> tuple[Json, Json]:
         """Upload a version and submit it for its checks; return it and the operation to follow.
 
+        Several files go at once, and content that the caller can read on the server already is not sent.
+        ``progress(path, sent, total)`` is called from several threads.
+
         ``files`` maps the path inside the version (``model.onnx``) to the local file. ``conversion`` is the report of
         ``flotilla convert`` about one of the files; the version then names what it was made from.
 
@@ -154,10 +157,13 @@ class Flotilla:
         version = self._post(base, {"source": source or {}, "metadata": metadata or {}}, once=True)
         if conversion is not None:
             self._post(f"{base}{version['id']}/conversion", {"report": conversion})
-        for path, file in files.items():
-            upload_file(
-                self._transport, version_id=version["id"], path=path, file=file, progress=_named(progress, path)
-            )
+        upload_files(
+            self._transport,
+            version=f"{base}{version['id']}/",
+            version_id=version["id"],
+            files=files,
+            progress=progress,
+        )
         return version, self._post(f"{base}{version['id']}/submit", {}, once=True)
 
     def push_config(self, model: str, text: str, *, kind: str = "pbtxt", comment: str = "") -> Json:
@@ -413,9 +419,3 @@ class Flotilla:
 
     def _pages(self, path: str, params: Mapping[str, str] | None = None) -> Iterator[Json]:
         return self._transport.pages(path, params)
-
-
-def _named(progress: Callable[[str, int, int], None] | None, path: str) -> Progress | None:
-    if progress is None:
-        return None
-    return lambda sent, total: progress(path, sent, total)

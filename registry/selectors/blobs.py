@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
+from django.db.models import QuerySet
 from django.utils.translation import gettext as _
 
 from registry.domain.actors import Actor
@@ -34,8 +37,15 @@ def node_may_read(node: ServingNode, sha256: str) -> bool:
 
 def actor_may_read(actor: Actor, sha256: str) -> bool:
     """Say whether a version of the actor's projects holds the blob (rejected and abandoned ones do not count)."""
-    return (
-        VersionFile.objects.filter(blob__sha256=sha256, version__model__project__in=projects_of(actor))
-        .exclude(version__state__in=_GONE)
-        .exists()
-    )
+    return _readable(actor).filter(blob__sha256=sha256).exists()
+
+
+def known_sizes(actor: Actor, sizes: Collection[int]) -> list[int]:
+    """Return those sizes in bytes at which the actor may read some blob: only there is a digest worth asking about."""
+    found = _readable(actor).filter(blob__size__in=sizes)
+    return sorted(found.order_by().values_list("blob__size", flat=True).distinct())
+
+
+def _readable(actor: Actor) -> QuerySet[VersionFile]:
+    rows = VersionFile.objects.filter(version__model__project__in=projects_of(actor))
+    return rows.exclude(version__state__in=_GONE)

@@ -74,7 +74,8 @@ def upload_create(*, version: ModelVersion, path: str, length: int, sha256: str 
         message = _("The digest must be a SHA-256 in hexadecimal.")
         raise ValidationFailed(message, errors=[{"field": "sha256", "message": message}])
     with transaction.atomic():
-        project = Project.objects.select_for_update().get(pk=version.model.project_id)
+        # Rows that name the project may be written meanwhile: whoever holds the version may write such a row.
+        project = Project.objects.select_for_update(no_key=True).get(pk=version.model.project_id)
         state = ModelVersion.objects.select_for_update().values_list("state", flat=True).get(pk=version.pk)
         if state != VersionState.UPLOADING:
             raise Immutable(_("This version is %(state)s; make a new one.") % {"state": state})

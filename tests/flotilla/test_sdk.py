@@ -154,6 +154,7 @@ def test_a_conversion_report_goes_before_the_files(console: Console, tmp_path: P
     console.say(200, {"slug": "finch"})
     console.say(201, {"id": "v1"})
     console.say(201, {"kind": "conversion"})
+    console.say(200, {"sizes": []})
     console.say(201, Location="/api/v1/uploads/7")
     console.say(204, Upload_Offset="4")
     console.say(202, {"id": "op"})

@@ -25,6 +25,7 @@ from console.api.v1.serializers.catalog import (
     PreviewSerializer,
     RankingSerializer,
     ReasonWrite,
+    SizesSerializer,
     VersionChange,
     VersionSerializer,
     VersionWrite,
@@ -32,12 +33,14 @@ from console.api.v1.serializers.catalog import (
 from console.api.v1.serializers.operations import OperationSerializer
 from console.api.views import ApiView, accepted
 from registry.models import ModelVersion
+from registry.selectors import blobs
 from registry.selectors import version_facts as facts
 from registry.selectors import versions as selectors
 from registry.selectors.aliases import version_named
 from registry.selectors.models import model_get
 from registry.services import checks, conversions
 from registry.services import versions as services
+from registry.services.permissions import require
 from registry.services.previews import file_preview
 
 
@@ -185,6 +188,21 @@ class VersionFiles(VersionView):
     def post(self, request: Request, **_address: Any) -> Response:
         file = services.version_attach_blob(version=self.version, **self.read(FileWrite), actor=self.actor)
         return Response(FileSerializer(file).data, status=201)
+
+
+class VersionFilesKnown(VersionView):
+    """Which files of a version the server may have already."""
+
+    @extend_schema(
+        summary="Tell which sizes are known",
+        description="Answers with those sizes at which the caller can read some content already. Only a file of such a "
+        "size is worth hashing before it is sent: its digest may then be added without its bytes.",
+        request=SizesSerializer,
+        responses=SizesSerializer,
+    )
+    def post(self, request: Request, **_address: Any) -> Response:
+        require(self.actor, "version.write", self.version)
+        return Response({"sizes": blobs.known_sizes(self.actor, self.read(SizesSerializer)["sizes"])})
 
 
 class VersionChecks(VersionView):

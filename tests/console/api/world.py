@@ -91,6 +91,7 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
         "path": "model.onnx",
         "sha256": "0" * 64,
     },
+    ("post", "projects/<slug:project>/models/<str:model>/versions/<str:version>/files/known"): {"sizes": [1]},
     ("post", "projects/<slug:project>/models/<str:model>/versions/<str:version>/measurements/"): {"node": "node-1"},
     ("post", "projects/<slug:project>/models/<str:model>/versions/<str:version>/conversion"): {"report": REPORT},
     ("post", "projects/<slug:project>/models/<str:model>/versions/<str:version>/quarantine"): {"reason": "bad"},

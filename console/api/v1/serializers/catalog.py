@@ -222,6 +222,12 @@ class FileWrite(serializers.Serializer[Any]):
     sha256 = serializers.RegexField(r"^[0-9a-f]{64}$")
 
 
+class SizesSerializer(serializers.Serializer[Any]):
+    """Sizes of files in bytes."""
+
+    sizes = serializers.ListField(child=serializers.IntegerField(min_value=0, max_value=2**62), max_length=10_000)
+
+
 class CheckSerializer(serializers.ModelSerializer[Check]):
     """One verdict."""
 

@@ -1,0 +1,86 @@
+"""The SDK's uploads against the web server: several at once, only what is missing, whatever the connection does."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flotilla.sdk import ApiError, Flotilla
+from flotilla.sdk import upload as sdk_upload
+from registry.models import ModelVersion, Upload, UploadState, VersionFile
+from registry.services.uploads import staging_path, upload_store
+from tests.console.conftest import Cast, RunningConsole
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
+    """Files of several chunks; the last chunk of each is short."""
+    monkeypatch.setattr(sdk_upload, "_CHUNK_BYTES", 100_000)
+    found = {}
+    for name in ("model.onnx", "weights/a.bin", "weights/b.bin", "weights/c.bin"):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(os.urandom(250_000 + len(found)))
+        found[name] = path
+    return found
+
+
+def bob(console: RunningConsole, cast: Cast) -> Flotilla:
+    return Flotilla(console.url, cast.token("bob"), project="wren")
+
+
+def test_only_what_is_missing_is_sent(console: RunningConsole, shared_cast: Cast, files: dict[str, Path]) -> None:
+    told: dict[str, int] = {}
+    with bob(console, shared_cast) as client:
+        client.upload("finch", files, progress=lambda path, sent, _total: told.__setitem__(path, sent))
+        assert told == {path: file.stat().st_size for path, file in files.items()}
+        for upload in Upload.objects.all():
+            assert staging_path(upload.pk).read_bytes() == files[upload.path].read_bytes()
+            assert upload.sha256
+            upload_store(upload_id=upload.pk)
+        Upload.objects.all().delete()
+        # The same but for one file, which has the same size.
+        files["model.onnx"].write_bytes(os.urandom(250_000))
+        version, _operation = client.upload("finch", files)
+    assert [upload.path for upload in Upload.objects.all()] == ["model.onnx"]
+    attached = VersionFile.objects.filter(version_id=version["id"]).values_list("path", flat=True)
+    assert sorted(attached) == sorted(set(files) - {"model.onnx"})
+
+
+def test_sizes_in_projects_of_others_are_not_told(
+    console: RunningConsole, shared_cast: Cast, files: dict[str, Path]
+) -> None:
+    shared_cast.store_file(shared_cast.version(), "model.onnx", files["model.onnx"].read_bytes())
+    with Flotilla(console.url, shared_cast.token("charlie"), project="elsewhere") as client:
+        client.upload("owl", files)
+    assert Upload.objects.filter(owner=shared_cast.charlie).count() == len(files)
+
+
+def test_chunk_that_a_server_lost_is_read_and_sent_again(
+    console: RunningConsole, shared_cast: Cast, files: dict[str, Path]
+) -> None:
+    def lose(_path: str, sent: int, _total: int) -> None:
+        upload = Upload.objects.get()
+        if sent == 200_000 and not lost:
+            lost.append(True)
+            os.truncate(staging_path(upload.pk), 50_000)
+
+    lost: list[bool] = []
+    with bob(console, shared_cast) as client:
+        client.upload("finch", {"model.onnx": files["model.onnx"]}, progress=lose)
+    upload = Upload.objects.get()
+    assert lost
+    assert staging_path(upload.pk).read_bytes() == files["model.onnx"].read_bytes()
+    assert upload.state == UploadState.RECEIVED
+
+
+def test_refusal_of_one_stops_the_others(
+    console: RunningConsole, shared_cast: Cast, files: dict[str, Path], tmp_path: Path
+) -> None:
+    names: dict[str, Any] = {"../outside": files["model.onnx"], **files}
+    with bob(console, shared_cast) as client, pytest.raises(ApiError):
+        client.upload("finch", names)
+    assert ModelVersion.objects.get().state == "uploading"
