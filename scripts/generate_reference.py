@@ -189,7 +189,7 @@ def checks() -> str:
     """Return the page with a row for each kind of check."""
     from registry.domain.checks import CHECK_KINDS, Cause
 
-    words = {Cause.SUBMIT: "before the version is ready", Cause.AFTER: "once it is ready, and on request"}
+    words = {Cause.SUBMIT: "before the version is ready", Cause.AFTER: "once it is ready"}
     rows = [
         (f"`{kind.name}`", kind.title, kind.meaning, ", ".join(sorted(kind.formats)) or "all", words[kind.cause])
         for kind in CHECK_KINDS.values()
@@ -204,6 +204,8 @@ def checks() -> str:
             _table(("Kind", "Title", "What it looks at", "Formats", "When"), rows),
             "`POST .../versions/{version}/checks/{kind}/rerun` makes one check again, as an operation. The version"
             " as it is; an approval is bound to the checks that are no advice, and void once one of them turns bad.",
+            "What follows once a version is ready: smoke inference, and each check that an environment requires; others"
+            " when somebody asks.",
             "Smoke inference sends what `sample_inputs.json` among the version's files holds: one v2 inference request,"
             " or a list of up to 16. Without it tensors are made up, with the sizes of the config's first warm-up where"
             " sizes are dynamic, else 1. What runs code runs in the [sandbox](sandbox.md).",

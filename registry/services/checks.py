@@ -13,10 +13,11 @@ from django.utils.translation import gettext as _
 
 from registry import telemetry
 from registry.domain.actors import Actor
-from registry.domain.checks import Cause, check_kind
+from registry.domain.checks import Cause, check_kind, kinds_for
+from registry.domain.protection import read_checks
 from registry.domain.storable import storable, storable_text
 from registry.errors import Conflict, NotFound, ValidationFailed
-from registry.models import Check, ModelVersion, Operation, OperationQueue, OperationState, Verdict
+from registry.models import Check, Environment, ModelVersion, Operation, OperationQueue, OperationState, Verdict
 from registry.services import audit
 from registry.services.operations import operation_create
 from registry.services.permissions import require
@@ -24,7 +25,7 @@ from registry.services.permissions import require
 KIND = "check_version"
 """Kind of the operation that makes checks of a numbered version."""
 AUTOMATIC = ("smoke",)
-"""What is checked once a version is ready without anybody asking."""
+"""What is checked once a version is ready without anybody asking, whatever environments require."""
 _KINDS = ("validate_version", KIND)
 _LOG_LIMIT = 65536
 
@@ -81,9 +82,10 @@ def checks_begin(*, version: ModelVersion) -> Operation | None:
     """
     if not settings.SANDBOX:
         return None
-    for kind in AUTOMATIC:
+    kinds = _following(version)
+    for kind in kinds:
         check_start(version=version, kind=kind)
-    return _ask(version, AUTOMATIC, Actor.system("checks"))
+    return _ask(version, kinds, Actor.system("checks"))
 
 
 def check_rerun(*, version: ModelVersion, kind: str, actor: Actor) -> Operation:
@@ -129,6 +131,13 @@ def checks_stranded() -> int:
         check_finish(check=row, verdict=Verdict.ERROR, summary=text)
         count += 1
     return count
+
+
+def _following(version: ModelVersion) -> list[str]:
+    """Return the checks that follow once a version is ready: the usual ones, and what any environment requires."""
+    rules = Environment.objects.values_list("required_checks", flat=True)
+    wanted = {*AUTOMATIC, *(check.kind for documents in rules for check in read_checks(documents))}
+    return [kind.name for kind in kinds_for(version.format) if kind.name in wanted and kind.cause is Cause.AFTER]
 
 
 def _under_way() -> QuerySet[Operation]:

@@ -6,7 +6,7 @@ import pytest
 from django.utils import timezone
 
 from registry.errors import Conflict, NotFound, PermissionDenied
-from registry.models import AuditEvent, Check, ModelVersion, Operation, OperationState
+from registry.models import AuditEvent, Check, Environment, ModelVersion, Operation, OperationState
 from registry.services.checks import KIND, check_finish, check_rerun, check_start, checks_stranded
 from registry.services.operations import operation_cancel, operation_claim, operation_fail
 from registry.services.versions import version_create
@@ -73,6 +73,15 @@ def test_a_new_version_is_tried_where_there_is_a_sandbox(world: World, settings:
     operation = Operation.objects.get(kind=KIND)
     assert (operation.subject_id, operation.params) == (version.pk, {"kinds": ["smoke"]})
     assert verdict_of(version, "smoke") == "running"
+
+
+def test_what_an_environment_requires_follows_by_itself(world: World, settings: Any) -> None:
+    settings.SANDBOX = True
+    required = [{"kind": "latency", "allow_warn": True}, {"kind": "format", "allow_warn": False}]
+    Environment.objects.filter(pk=world.production.environment_id).update(required_checks=required)
+    version = world.ready(world.model("lark"))
+    assert Operation.objects.get(kind=KIND).params == {"kinds": ["smoke", "latency"]}
+    assert verdict_of(version, "latency") == "running"
 
 
 def test_checks_that_nobody_makes_any_more_end_with_the_reason(world: World, version: ModelVersion) -> None:
