@@ -67,6 +67,12 @@ def _kinds(*kinds: CheckKind) -> dict[str, CheckKind]:
 CHECK_KINDS = _kinds(
     CheckKind("files", _("Files"), _("Sizes and SHA-256 digests of what was uploaded, and good names.")),
     CheckKind(
+        "layout",
+        "Layout",
+        "An archive is unpacked; a model folder or repository of Triton, an MLflow model and a .mar are taken apart.",
+        is_repeatable=False,
+    ),
+    CheckKind(
         "conversion",
         _("Conversion"),
         _("The report of the conversion that made the file names this very file."),

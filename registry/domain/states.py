@@ -20,7 +20,7 @@ def _table(**moves: str) -> Table:
 
 VERSION = _table(
     uploading="validating abandoned",
-    validating="ready rejected",
+    validating="ready rejected abandoned",
     ready="archived quarantined",
     archived="ready quarantined",
     quarantined="ready",

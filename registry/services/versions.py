@@ -53,7 +53,9 @@ __all__ = [
     "version_archive",
     "version_attach_blob",
     "version_create",
+    "version_divide",
     "version_quarantine",
+    "version_rearrange",
     "version_reject",
     "version_restore",
     "version_submit",
@@ -184,6 +186,40 @@ def version_add_file(*, version: ModelVersion, path: str, blob: Blob) -> Version
             raise Conflict(_("The version has another file “%(path)s” already.") % {"path": path})
         _publish(version)
     return file
+
+
+def version_rearrange(*, version: ModelVersion, files: Mapping[str, Blob], origin: Mapping[str, Any]) -> None:
+    """Give a version that is being checked other files: those of the archive or folder that was uploaded (workers).
+
+    ``origin`` goes into ``metadata["import"]``. Doing it again changes nothing.
+
+    Raises:
+        NotFound: content was collected meanwhile; do it again from the start.
+        QuotaExceeded: the project has no room for what was unpacked.
+    """
+    with transaction.atomic():
+        quotas.require_bytes(version.model.project_id, sum({blob.pk: blob.size for blob in files.values()}.values()))
+        VersionFile.objects.filter(version=version).delete()
+        for path, blob in files.items():
+            version_add_file(version=version, path=require_path(path), blob=blob)
+        version.metadata = {**version.metadata, **({"import": dict(origin)} if origin else {})}
+        version.save(update_fields=["metadata"])
+        audit.record(
+            actor=Actor.system(_CHECKER),
+            action="version.rearrange",
+            obj=version,
+            after={"files": sorted(files), "import": dict(origin)},
+        )
+
+
+def version_divide(*, version: ModelVersion, reason: str) -> None:
+    """End a version that other ones were made of: validating -> abandoned. Its files are let go; they hold them."""
+    actor = Actor.system(_CHECKER)
+    with transaction.atomic():
+        move(version, "state", VersionState.ABANDONED, cause=reason, actor=actor, state_reason=reason)
+        _let_go(version)
+        audit.record(actor=actor, action="version.divide", obj=version, after={"reason": reason})
+        _publish(version)
 
 
 def version_submit(*, version: ModelVersion, actor: Actor) -> Operation:

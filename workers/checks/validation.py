@@ -36,6 +36,7 @@ from serving_node.contract.control import FileRef
 from serving_node.contract.digests import manifest_digest
 from serving_node.contract.model_config import ModelConfig
 from serving_node.contract.signature import ModelSignature
+from workers.checks.arranging import take_apart
 from workers.checks.code_check import check_code
 from workers.checks.config_check import CONFIG_FILE, MODEL_FILE, check_config
 from workers.checks.conversion_check import check_conversion
@@ -55,6 +56,9 @@ FORMAT = "onnx"
 def validate_version(operation: Operation, lease: Lease) -> Mapping[str, Any]:
     """Check the version ``operation.subject_id`` and accept or reject it; return ``{"version", "number"}``.
 
+    An upload that is more than one version (a repository...) is taken apart: ``number`` is None then, and ``made``
+    names the versions, ``{"model", "version", "operation"}`` each.
+
     Raises:
         VersionRejected: it was rejected, now or in an earlier attempt.
         StorageFailed: the store did not take or give the bytes; trying again may help.
@@ -66,8 +70,13 @@ def validate_version(operation: Operation, lease: Lease) -> Mapping[str, Any]:
         return {"version": str(version.pk), "number": version.number}
     if version.state != VersionState.VALIDATING:
         raise VersionRejected(version.state_reason or _("The version is %(state)s.") % {"state": version.state})
+    warnings: list[str] = []
     try:
-        number = _run_checks(version, lease)
+        apart = take_apart(version, _check_files(version, lease), lease, warnings)
+        if apart:
+            lease.report(100, _("Taken apart into %(count)d versions") % {"count": len(apart)})
+            return {"version": str(version.pk), "number": None, "made": apart}
+        number = _run_checks(version, lease, warnings)
     except VersionRejected as error:
         lease.check()
         version_reject(version=version, reason=str(error), errors=error.errors)
@@ -118,7 +127,7 @@ class _Seen:
     warnings: list[str]
 
 
-def _run_checks(version: ModelVersion, lease: Lease) -> int:
+def _run_checks(version: ModelVersion, lease: Lease, warnings: list[str]) -> int:
     seen = _looked_at(version, lease)
     lease.check()
     return version_accept(
@@ -127,7 +136,7 @@ def _run_checks(version: ModelVersion, lease: Lease) -> int:
         format=seen.format,
         manifest_digest=_manifest(seen.files),
         size=sum(file.blob.size for file in seen.files),
-        warnings=seen.warnings,
+        warnings=[*warnings, *seen.warnings],
         config=seen.config,
     )
 
