@@ -46,7 +46,8 @@ def push(
 ) -> None:
     """Upload PATH (a file or a folder) as a new version of MODEL and follow it to the end.
 
-    One line a stage: upload, checks, alias, approval, rollout. The exit status says how it ended.
+    One line a stage: upload, checks, alias, approval, rollout. The exit status says how it ended. An archive, a
+    folder or repository of Triton, an MLflow model or a .mar is taken apart; a repository makes other models too.
     """
     if not wait and (alias or fleet):
         raise click.UsageError("--alias and --deploy need the checks to have passed, so they do not go with --no-wait.")
@@ -63,10 +64,21 @@ def push(
             outcome.add(operation=operation["id"])
             return
         try:
-            follower.operation(operation["id"], "checks", link=page, verdict="checks_failed")
+            ended = follower.operation(operation["id"], "checks", link=page, verdict="checks_failed")
+            apart = (ended.get("result") or {}).get("made")
+            for made in apart or ():
+                follower.operation(made["operation"], f"checks of {made['model']}", verdict="checks_failed")
         except FollowFailed:
             outcome.add(version=client.version(model, version["id"]), checks=client.checks(model, version["id"]))
             raise
+        if apart:
+            outcome.add(version=client.version(model, version["id"]))
+            outcome.add(made=[client.version(one["model"], one["version"]) for one in apart])
+            if alias or fleet:
+                raise CommandFailed(
+                    "The versions are ready. --alias and --deploy go with one version, and these are more."
+                )
+            return
         version = client.version(model, version["id"])
         checks = client.checks(model, version["id"])
         outcome.add(version=version, checks=checks)
@@ -114,6 +126,8 @@ def _progress(tell: Any) -> Any:
 
 
 def _sentence(model: str, done: dict[str, Any]) -> str:
+    if made := done.get("made"):
+        return "\n".join(f"{one['model']} version {one['number']} is ready." for one in made)
     number = done["version"]["number"]
     if number is None:
         return f"{model} is uploaded; its checks run: {done['links']['version']}"

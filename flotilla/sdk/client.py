@@ -103,6 +103,9 @@ class Flotilla:
     ) -> Json:
         """Upload a version, wait for its checks, and return it with its number: ``upload``, then ``wait``.
 
+        What is more than one version (a repository) is taken apart: then the answer has no number, and ``made`` lists
+        the versions that were made of it, whose checks have passed too.
+
         Raises:
             ApiError: refused.
             OperationFailed: a check failed; the message says which and why.
@@ -110,8 +113,14 @@ class Flotilla:
         version, operation = self.upload(
             model, files, source=source, metadata=metadata, conversion=conversion, progress=progress
         )
-        self.wait(operation, timeout_seconds)
-        return self.version(model, version["id"])
+        ended = self.wait(operation, timeout_seconds)
+        answer = self.version(model, version["id"])
+        apart = (ended.get("result") or {}).get("made")
+        if apart:
+            for made in apart:
+                self.wait(self._get(f"operations/{made['operation']}/"), timeout_seconds)
+            answer["made"] = [self.version(made["model"], made["version"]) for made in apart]
+        return answer
 
     def version(self, model: str, version: str | int) -> Json:
         """Return a version by number or id."""

@@ -211,3 +211,16 @@ def test_logs_of_a_deployment_name_it(run: Run, pushed: str) -> None:
     [row] = run("author", "logs", "deployment", pushed, "--json")
     assert row["error"] == "" and row["lines"] and all(pushed in line for line in row["lines"])
     assert "[permission_denied" in run("author", "logs", "node", row["node"], status=10)
+
+
+def test_a_repository_of_triton_becomes_models(run: Run, tmp_path: Path) -> None:
+    repository = tmp_path / "repository"
+    for model, number in (("imported-a", 1), ("imported-a", 4), ("imported-b", 1)):
+        write_mlp(repository / model / str(number) / "model.onnx", seed=number)
+    done = run("author", "push", "imported", str(repository), "--json")
+    assert [(one["model"], one["state"], one["number"]) for one in done["made"]] == [
+        ("imported-a", "ready", 1),
+        ("imported-a", "ready", 2),
+        ("imported-b", "ready", 1),
+    ]
+    assert done["version"]["state"] == "abandoned"
