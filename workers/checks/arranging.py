@@ -86,7 +86,7 @@ def _text(path: str, blob: Blob) -> str:
         raise ValidationFailed(_("%(path)s is not text in UTF-8.") % {"path": path}) from error
 
 
-def _unpacked(version: ModelVersion, name: str, archive: Blob, lease: Lease) -> Blobs:
+def _unpacked(version: ModelVersion, name: str, archive: Blob, lease: Lease) -> dict[str, Blob]:
     folder = Path(settings.STAGING_DIR) / f"unpack-{version.pk}"
     shutil.rmtree(folder, ignore_errors=True)
     found: dict[str, Blob] = {}
