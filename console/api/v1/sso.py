@@ -149,12 +149,12 @@ class ScimTokenItem(_SsoView):
     """One token for provisioning."""
 
     @extend_schema(summary="Read a token for provisioning", responses=ScimTokenSerializer)
-    def get(self, request: Request, token: uuid.UUID) -> Response:
-        row = selectors.scim_token_get(self.actor, token)
+    def get(self, request: Request, scim_token: uuid.UUID) -> Response:
+        row = selectors.scim_token_get(self.actor, scim_token)
         return tagged(request, ScimTokenSerializer(row).data, version=_token(row))
 
     @extend_schema(summary="Revoke a token for provisioning", responses={204: None})
-    def delete(self, request: Request, token: uuid.UUID) -> Response:
-        with matched(request, selectors.scim_token_get(self.actor, token), _token) as row:
+    def delete(self, request: Request, scim_token: uuid.UUID) -> Response:
+        with matched(request, selectors.scim_token_get(self.actor, scim_token), _token) as row:
             tokens.scim_token_revoke(token=row, actor=self.actor)
         return Response(status=204)

@@ -159,7 +159,7 @@ urlpatterns: list[URLPattern] = [
     path(f"{_SSO}mappings/", sso.GroupMappingList.as_view()),
     path(f"{_SSO}mappings/<uuid:mapping>/", sso.GroupMappingItem.as_view()),
     path("scim-tokens/", sso.ScimTokenList.as_view()),
-    path("scim-tokens/<uuid:token>/", sso.ScimTokenItem.as_view()),
+    path("scim-tokens/<uuid:scim_token>/", sso.ScimTokenItem.as_view()),
     path("login-requests/", login_requests.LoginRequestList.as_view()),
     path("login-requests/claim", login_requests.LoginRequestClaim.as_view()),
     path("me/", accounts.MeView.as_view()),

@@ -135,7 +135,7 @@ CHANGED: dict[str, tuple[Address, dict[str, Any]]] = {
     "users/<str:username>/": (lambda cast: "users/bob/", {"email": "bob@example.com"}),
     "sso-providers/<slug:slug>/": (lambda cast: f"sso-providers/{_provider(cast).slug}/", {"name": "Other"}),
     "sso-providers/<slug:slug>/mappings/<uuid:mapping>/": (_mapping, {}),
-    "scim-tokens/<uuid:token>/": (_scim_token, {}),
+    "scim-tokens/<uuid:scim_token>/": (_scim_token, {}),
     "api-keys/<uuid:token>/": (_token, {"name": "other"}),
     "service-accounts/<str:username>/": (_account, {}),
     "issuers/<slug:slug>/": (_issuer, {"is_enabled": False}),

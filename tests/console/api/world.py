@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from registry.models import VersionMeasurement
-from registry.services import aliases, webhooks
+from registry.services import aliases, scim_tokens, sso, webhooks
 from registry.services.webhook_events import event_test
 from tests.console.api.test_catalog import REPORT
 from tests.console.conftest import Cast
@@ -52,7 +52,15 @@ def make_world(cast: Cast) -> World:
     measurement = VersionMeasurement.objects.create(
         version=version, node_name="node-1", config_number=1, config_digest="0" * 64, grid={}, cells=[]
     )
+    # With the slug of the fleet and the environment: one value stands for each name.
+    provider = sso.sso_provider_create(
+        slug="dev", name="Corp", issuer="https://corp.example", client_id="x", client_secret="y", actor=alice
+    )
+    mapping = sso.group_mapping_create(provider=provider, group="ml", project=cast.project, role="viewer", actor=alice)
+    scim_token, _text = scim_tokens.scim_token_create(name="corp", provider=provider, actor=alice)
     values = {
+        "mapping": str(mapping.pk),
+        "scim_token": str(scim_token.pk),
         "measurement": str(measurement.pk),
         "project": "wren",
         "model": "finch",
@@ -108,6 +116,17 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("post", "webhooks/"): {"project": "wren", "name": "new", "url": "https://example.com/y", "events": ["*"]},
     ("patch", "webhooks/<uuid:webhook>/"): {"name": "other"},
     ("post", "users/"): {"username": "dora", "password": "correct horse battery"},
+    ("patch", "users/<str:username>/"): {"email": "vera@example.com"},
+    ("post", "sso-providers/"): {
+        "slug": "new",
+        "name": "New",
+        "issuer": "https://new.example",
+        "client_id": "x",
+        "client_secret": "y",
+    },
+    ("patch", "sso-providers/<slug:slug>/"): {"name": "Other"},
+    ("post", "sso-providers/<slug:slug>/mappings/"): {"group": "new", "project": "wren", "role": "viewer"},
+    ("post", "scim-tokens/"): {"name": "new"},
     ("post", "api-keys/"): {"name": "new", "scopes": ["read"]},
     ("post", "nodes/join/"): {
         "name": "node-2",
