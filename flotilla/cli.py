@@ -22,6 +22,7 @@ from flotilla.commands import (
     declarative,
     deployments,
     environments,
+    keys,
     logs,
     models,
     operations,
@@ -155,6 +156,7 @@ for _command in (
     environments.environments,
     webhooks.webhooks,
     audit.audit,
+    keys.keys,
 ):
     main.add_command(_command)
 completion.complete_names(main)
