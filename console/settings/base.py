@@ -261,6 +261,7 @@ SPECTACULAR_SETTINGS = {
         "ConfigFormat": ["form", "pbtxt", "json"],
         "TokenScope": ["read", "write", "admin"],
         "JobScope": ["read", "write"],
+        "IssuerKind": "registry.models.IssuerKind",
     },
 }
 

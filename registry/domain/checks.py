@@ -79,6 +79,11 @@ CHECK_KINDS = _kinds(
         is_repeatable=False,
     ),
     CheckKind("format", _("Format"), _("The model file is there, can be read and is what its name says.")),
+    CheckKind(
+        "pickle_scan",
+        _("Pickle scan"),
+        _("What unpickling its files would import. Harmful imports are refused; what cannot be read never passes."),
+    ),
     CheckKind("runtime", _("Runtime"), _("The engine of the nodes knows its operators and versions.")),
     CheckKind("signature", _("Signature"), _("Names, data types and shapes of its inputs and outputs.")),
     CheckKind("config", _("Config"), _("The serving config agrees with the signature.")),

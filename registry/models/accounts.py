@@ -65,7 +65,7 @@ class Project(Row):
     """Tenancy: models, deployments, members and quotas.
 
     Quotas: bytes of the files of its versions, versions that were not given up or refused, and nodes of the fleets
-    that it deploys on.
+    that it deploys on. ``pickles_known_only``: pickles may import nothing but what is known to be harmless.
     """
 
     slug = models.SlugField(max_length=63, unique=True)
@@ -75,6 +75,7 @@ class Project(Row):
     quota_versions = models.PositiveIntegerField(default=100_000)
     quota_nodes = models.PositiveIntegerField(default=1000)
     code_formats = models.CharField(max_length=16, choices=CodeFormats, default=CodeFormats.ALLOW)
+    pickles_known_only = models.BooleanField(default=False)
     members = models.ManyToManyField(User, through="Membership", related_name="projects")
 
     def __str__(self) -> str:

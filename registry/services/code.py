@@ -86,22 +86,31 @@ def code_permit(
         telemetry.publish_on_commit(f"version:{version.id}", project=project.id)
 
 
-def project_code_formats(*, project: Project, code_formats: str, actor: Actor) -> Project:
-    """Allow or forbid code in versions (project administrators). What is deployed stays as it is."""
+def project_code_formats(
+    *, project: Project, code_formats: str | None = None, pickles_known_only: bool | None = None, actor: Actor
+) -> Project:
+    """Say whether versions may bring code, and whether pickles may import what nobody has judged.
+
+    Project administrators only. What is deployed stays as it is.
+    """
     require(actor, "project.policy", project)
-    if code_formats not in CodeFormats.values:
+    if code_formats is not None and code_formats not in CodeFormats.values:
         message = _("Code formats are “allow” or “forbid”.")
         raise ValidationFailed(message, errors=[{"field": "code_formats", "message": message}])
+    wanted = {"code_formats": code_formats, "pickles_known_only": pickles_known_only}
     with transaction.atomic():
         locked = Project.objects.select_for_update().get(pk=project.pk)
-        if locked.code_formats != code_formats:
-            Project.objects.filter(pk=project.pk).update(code_formats=code_formats)
+        changes = {
+            name: value for name, value in wanted.items() if value is not None and value != getattr(locked, name)
+        }
+        if changes:
+            Project.objects.filter(pk=project.pk).update(**changes)
             audit.record(
                 actor=actor,
                 action="project.code_formats",
                 obj=project,
-                before={"code_formats": locked.code_formats},
-                after={"code_formats": code_formats},
+                before={name: getattr(locked, name) for name in changes},
+                after=changes,
             )
             telemetry.publish_on_commit(f"project:{project.id}", project=project.id)
     project.refresh_from_db()

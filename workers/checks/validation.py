@@ -45,6 +45,7 @@ from workers.checks.formats import conversion_advice, describe_content
 from workers.checks.onnx_file import NotOnnx, OnnxSummary, UnreadableModel, read_onnx
 from workers.checks.onnx_limits import RUNTIME, domain_name, limit_problems, operator_warnings
 from workers.checks.onnx_signature import signature_of
+from workers.checks.pickle_check import check_pickles
 from workers.checks.unopened import MODEL_FILES, check_unopened, declared_signature, signature_in, unopened_format
 from workers.checks.verdicts import VersionRejected, check
 from workers.locks.leases import Lease
@@ -151,11 +152,13 @@ def _looked_at(version: ModelVersion, lease: Lease) -> _Seen:
         given = _config_copy(files, folder)
         format = unopened_format([file.path for file in files], given, version)
         if format is not None:
+            check_pickles(version, files, folder, lease, warnings)
             heads = {file.path: folder / str(index) for index, file in enumerate(_candidates(files))}
             return _code_seen(
                 version, format, files, check_unopened(version, format, heads, given, warnings), given, lease, warnings
             )
         summary = _check_format(version, files, folder, warnings)
+        check_pickles(version, files, folder, lease, warnings)
         lease.report(70, _("Comparing with the runtime"))
         _check_runtime(version, summary, warnings)
         signature = _check_signature(version, summary)

@@ -58,8 +58,9 @@ class ProjectItem(ApiView):
     def patch(self, request: Request, project: str) -> Response:
         with matched(request, self.project, _document) as row:
             given, changed = self.read(ProjectChange), row
-            if "code_formats" in given:
-                changed = project_code_formats(project=row, code_formats=given.pop("code_formats"), actor=self.actor)
+            policy = {name: given.pop(name) for name in ("code_formats", "pickles_known_only") if name in given}
+            if policy:
+                changed = project_code_formats(project=row, **policy, actor=self.actor)
             if given:
                 changed = services.project_update(project=changed, **given, actor=self.actor)
         return tagged(request, _document(changed))

@@ -55,18 +55,18 @@ class ServiceAccountItem(ApiView):
         description="With what it can do and what it has begun: what stops when it is disabled or deleted.",
         responses=ServiceAccountDetail,
     )
-    def get(self, request: Request, username: str) -> Response:
-        account = selectors.service_account_get(self.actor, username)
-        return tagged(request, _detail(account), version=_version_of(account))
+    def get(self, request: Request, account: str) -> Response:
+        found = selectors.service_account_get(self.actor, account)
+        return tagged(request, _detail(found), version=_version_of(found))
 
     @extend_schema(
         summary="Delete a service account",
         description="Tokens are revoked, memberships and trust rules removed; the name stays in the history.",
         responses={204: None},
     )
-    def delete(self, request: Request, username: str) -> Response:
-        account = selectors.service_account_get(self.actor, username)
-        with matched(request, account, _version_of) as row:
+    def delete(self, request: Request, account: str) -> Response:
+        found = selectors.service_account_get(self.actor, account)
+        with matched(request, found, _version_of) as row:
             services.service_account_delete(account=row, actor=self.actor)
         return Response(status=204)
 
@@ -83,12 +83,12 @@ class ServiceAccountMove(ApiView):
         request=None,
         responses=ServiceAccountDetail,
     )
-    def post(self, request: Request, username: str) -> Response:
-        account = selectors.service_account_get(self.actor, username)
-        with matched(request, account, _version_of) as row:
+    def post(self, request: Request, account: str) -> Response:
+        found = selectors.service_account_get(self.actor, account)
+        with matched(request, found, _version_of) as row:
             services.service_account_set_active(account=row, is_active=self.verb == "enable", actor=self.actor)
-        account = selectors.service_account_get(self.actor, username)
-        return tagged(request, _detail(account), version=_version_of(account))
+        found = selectors.service_account_get(self.actor, account)
+        return tagged(request, _detail(found), version=_version_of(found))
 
 
 def _detail(account: User) -> dict[str, Any]:

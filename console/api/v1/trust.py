@@ -66,9 +66,9 @@ class IssuerItem(ApiView):
     asks_again = True
 
     @extend_schema(summary="Read an issuer", responses=IssuerSerializer)
-    def get(self, request: Request, slug: str) -> Response:
-        issuer = selectors.issuer_get(self.actor, slug)
-        return tagged(request, _issuer(issuer), version=_issuer_version(issuer))
+    def get(self, request: Request, issuer: str) -> Response:
+        found = selectors.issuer_get(self.actor, issuer)
+        return tagged(request, _issuer(found), version=_issuer_version(found))
 
     @extend_schema(
         summary="Change an issuer",
@@ -76,19 +76,19 @@ class IssuerItem(ApiView):
         request=IssuerChange,
         responses=IssuerSerializer,
     )
-    def patch(self, request: Request, slug: str) -> Response:
-        with matched(request, selectors.issuer_get(self.actor, slug), _issuer_version) as row:
+    def patch(self, request: Request, issuer: str) -> Response:
+        with matched(request, selectors.issuer_get(self.actor, issuer), _issuer_version) as row:
             services.issuer_update(issuer=row, actor=self.actor, **self.read(IssuerChange))
-        issuer = selectors.issuer_get(self.actor, slug)
-        return tagged(request, _issuer(issuer), version=_issuer_version(issuer))
+        found = selectors.issuer_get(self.actor, issuer)
+        return tagged(request, _issuer(found), version=_issuer_version(found))
 
     @extend_schema(
         summary="Take an issuer from the list",
         description="Refused while rules of projects name it.",
         responses={204: None},
     )
-    def delete(self, request: Request, slug: str) -> Response:
-        with matched(request, selectors.issuer_get(self.actor, slug), _issuer_version) as row:
+    def delete(self, request: Request, issuer: str) -> Response:
+        with matched(request, selectors.issuer_get(self.actor, issuer), _issuer_version) as row:
             services.issuer_delete(issuer=row, actor=self.actor)
         return Response(status=204)
 
@@ -104,10 +104,10 @@ class IssuerReadKeys(ApiView):
         request=None,
         responses=IssuerSerializer,
     )
-    def post(self, request: Request, slug: str) -> Response:
-        issuer = selectors.issuer_get(self.actor, slug)
-        issuer_keys.issuer_read_keys(issuer=issuer, actor=self.actor)
-        return Response(_issuer(issuer))
+    def post(self, request: Request, issuer: str) -> Response:
+        found = selectors.issuer_get(self.actor, issuer)
+        issuer_keys.issuer_read_keys(issuer=found, actor=self.actor)
+        return Response(_issuer(found))
 
 
 class TrustRuleList(ApiView):

@@ -137,14 +137,14 @@ urlpatterns: list[URLPattern] = [
     path("api-keys/<uuid:token>/", tokens.TokenItem.as_view()),
     path("api-keys/<uuid:token>/rotate", tokens.TokenRotate.as_view()),
     path("service-accounts/", service_accounts.ServiceAccountList.as_view()),
-    path("service-accounts/<str:username>/", service_accounts.ServiceAccountItem.as_view()),
+    path("service-accounts/<str:account>/", service_accounts.ServiceAccountItem.as_view()),
     *(
-        path(f"service-accounts/<str:username>/{verb}", service_accounts.ServiceAccountMove.as_view(verb=verb))
+        path(f"service-accounts/<str:account>/{verb}", service_accounts.ServiceAccountMove.as_view(verb=verb))
         for verb in ("disable", "enable")
     ),
     path("issuers/", trust.IssuerList.as_view()),
-    path("issuers/<slug:slug>/", trust.IssuerItem.as_view()),
-    path("issuers/<slug:slug>/read-keys", trust.IssuerReadKeys.as_view()),
+    path("issuers/<slug:issuer>/", trust.IssuerItem.as_view()),
+    path("issuers/<slug:issuer>/read-keys", trust.IssuerReadKeys.as_view()),
     path("projects/<slug:project>/trust-rules/", trust.TrustRuleList.as_view()),
     path("projects/<slug:project>/trust-rules/<uuid:rule>/", trust.TrustRuleItem.as_view()),
     path("oidc/exchange", trust.OidcExchange.as_view()),

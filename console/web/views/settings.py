@@ -138,8 +138,14 @@ def projects(request: HttpRequest) -> HttpResponse:
     if request.method == "POST" and "code_formats" in request.POST:
         project = selectors.project_get(actor, request.POST.get("project", ""))
         with held(project) as now:
-            if now.code_formats == request.POST.get("seen"):
-                project_code_formats(project=now, code_formats=request.POST["code_formats"], actor=actor)
+            known_only = "on" if now.pickles_known_only else ""
+            if now.code_formats == request.POST.get("seen") and known_only == request.POST.get("seen_known_only", ""):
+                project_code_formats(
+                    project=now,
+                    code_formats=request.POST["code_formats"],
+                    pickles_known_only=bool(request.POST.get("pickles_known_only")),
+                    actor=actor,
+                )
                 messages.success(request, _("Saved. What is deployed stays as it is."))
             else:
                 told = _("Nothing was changed: somebody set it to “%(now)s” meanwhile; choose again.")

@@ -137,8 +137,8 @@ CHANGED: dict[str, tuple[Address, dict[str, Any]]] = {
     "sso-providers/<slug:slug>/mappings/<uuid:mapping>/": (_mapping, {}),
     "scim-tokens/<uuid:scim_token>/": (_scim_token, {}),
     "api-keys/<uuid:token>/": (_token, {"name": "other"}),
-    "service-accounts/<str:username>/": (_account, {}),
-    "issuers/<slug:slug>/": (_issuer, {"is_enabled": False}),
+    "service-accounts/<str:account>/": (_account, {}),
+    "issuers/<slug:issuer>/": (_issuer, {"is_enabled": False}),
     "projects/<slug:project>/trust-rules/<uuid:rule>/": (_trust_rule, {"lifetime_minutes": 5}),
 }
 # POST verbs that look at If-Match when it is sent.
@@ -146,7 +146,7 @@ VERBS: dict[str, tuple[Address, dict[str, Any]]] = {
     "nodes/<uuid:node>/cordon": (lambda cast: f"nodes/{join_node(cast)[0].pk}/", {}),
     "webhooks/<uuid:webhook>/rotate-secret": (_webhook, {}),
     "api-keys/<uuid:token>/rotate": (_token, {}),
-    "service-accounts/<str:username>/disable": (_account, {}),
+    "service-accounts/<str:account>/disable": (_account, {}),
     "projects/<slug:project>/models/<str:model>/versions/<str:version>/archive": (
         lambda cast: f"projects/wren/models/finch/versions/{cast.ready_version().number}/",
         {},

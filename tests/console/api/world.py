@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from registry.models import VersionMeasurement
-from registry.services import aliases, scim_tokens, sso, webhooks
+from registry.services import aliases, apply_sets, scim_tokens, sso, webhooks
 from registry.services.webhook_events import event_test
 from tests.console.api.test_catalog import REPORT
 from tests.console.conftest import Cast
@@ -41,7 +41,7 @@ class World:
 
 
 def make_world(cast: Cast) -> World:
-    """Make it: see ``Served``, and a webhook with a delivery, an alias, an API key, a measurement that waits."""
+    """Make it: see ``Served``, and a webhook with a delivery, an alias, an API key, a measurement that waits, trust."""
     served = make_served(cast)
     alice, version = cast.actor("alice"), served.version
     hook, _secret = webhooks.webhook_create(
@@ -58,9 +58,16 @@ def make_world(cast: Cast) -> World:
     )
     mapping = sso.group_mapping_create(provider=provider, group="ml", project=cast.project, role="viewer", actor=alice)
     scim_token, _text = scim_tokens.scim_token_create(name="corp", provider=provider, actor=alice)
+    rule = cast.trust_rule()
+    for place in (cast.project, None):
+        apply_sets.apply_set_record(project=place, name="birds", members=[], apply_set=None, actor=alice)
     values = {
         "mapping": str(mapping.pk),
         "scim_token": str(scim_token.pk),
+        "name": "birds",
+        "issuer": "github",
+        "rule": str(rule.pk),
+        "account": "robot",
         "measurement": str(measurement.pk),
         "project": "wren",
         "model": "finch",
@@ -128,6 +135,20 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("post", "sso-providers/<slug:slug>/mappings/"): {"group": "new", "project": "wren", "role": "viewer"},
     ("post", "scim-tokens/"): {"name": "new"},
     ("post", "api-keys/"): {"name": "new", "scopes": ["read"]},
+    ("patch", "api-keys/<uuid:token>/"): {"name": "other"},
+    ("post", "service-accounts/"): {"username": "machine"},
+    ("post", "issuers/"): {"slug": "new", "kind": "gitlab", "url": "https://gitlab.invalid"},
+    ("patch", "issuers/<slug:issuer>/"): {"max_age_minutes": 5},
+    ("post", "projects/<slug:project>/trust-rules/"): {
+        "name": "new",
+        "issuer": "github",
+        "service_account": "robot",
+        "repository_id": "1",
+        "owner_id": "2",
+        "scopes": ["read"],
+    },
+    ("patch", "projects/<slug:project>/trust-rules/<uuid:rule>/"): {"lifetime_minutes": 5},
+    ("post", "oidc/exchange"): {"assertion": "none"},
     ("post", "nodes/join/"): {
         "name": "node-2",
         "endpoints": {},

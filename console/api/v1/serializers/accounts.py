@@ -14,7 +14,16 @@ class ProjectSerializer(serializers.ModelSerializer[Project]):
 
     class Meta:
         model = Project
-        fields = ["id", "slug", "name", "description", "quota_bytes", "code_formats", "created_at"]
+        fields = [
+            "id",
+            "slug",
+            "name",
+            "description",
+            "quota_bytes",
+            "code_formats",
+            "pickles_known_only",
+            "created_at",
+        ]
 
 
 class ProjectWrite(serializers.Serializer[Any]):
@@ -26,11 +35,15 @@ class ProjectWrite(serializers.Serializer[Any]):
 
 
 class ProjectChange(serializers.Serializer[Any]):
-    """What changes of a project; what is not given stays. ``code_formats``: may versions bring code that nodes run?"""
+    """What changes of a project; what is not given stays. ``code_formats``: may versions bring code that nodes run?
+
+    ``pickles_known_only``: may their pickles import nothing but what is known to be harmless?
+    """
 
     name = serializers.CharField(max_length=200, required=False)
     description = serializers.CharField(required=False, allow_blank=True)
     code_formats = serializers.ChoiceField(choices=CodeFormats.choices, required=False)
+    pickles_known_only = serializers.BooleanField(required=False)
 
 
 class UserSerializer(serializers.ModelSerializer[User]):
