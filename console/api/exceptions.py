@@ -11,6 +11,7 @@ from django.db import Error as DatabaseError
 from django.db import InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, JsonResponse
 from django.utils.translation import gettext as _
+from django.views.decorators.csrf import csrf_exempt
 from rest_framework import exceptions
 from rest_framework.response import Response
 from rest_framework.views import set_rollback
@@ -99,6 +100,7 @@ def _flatten(detail: Any, path: str) -> list[dict[str, str]]:
     return [{"field": path, "message": str(detail)}]
 
 
+@csrf_exempt
 def unknown_address(request: HttpRequest, *_args: Any, **_kwargs: Any) -> JsonResponse:
     """Answer 404 as a problem document for every address under /api/ that is not one."""
     document = problem(404, _("There is no such address."), code="not_found", request_id=facts_of(request).request_id)

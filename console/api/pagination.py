@@ -19,6 +19,7 @@ import orjson
 from django.core.exceptions import FieldDoesNotExist
 from django.core.exceptions import ValidationError as DjangoValidationError
 from django.db.models import Field, ForeignKey, Model, Q, QuerySet
+from django.utils.dateparse import parse_datetime
 from django.utils.translation import gettext as _
 from rest_framework.request import Request
 from rest_framework.utils.urls import replace_query_param
@@ -101,9 +102,8 @@ def narrowed(request: Request, rows: QuerySet[Any], listing: Listing) -> QuerySe
             rows = rows.filter(**{f"{name}__in": [_value(rows.model, name, value, name) for value in values]})
     for name in listing.ranges:
         text = request.query_params.get(name)
-        if text:
-            column = name.rpartition("__")[0]
-            rows = rows.filter(**{name: _value(rows.model, column, text.replace(" ", "+"), name)})
+        if text is not None:
+            rows = rows.filter(**{name: _moment(text, name)})
     return rows
 
 
@@ -150,6 +150,17 @@ def chosen_fields(request: Request, known: Iterable[str]) -> frozenset[str] | No
         told = _("There is no field “%(name)s”; known are: %(known)s.")
         raise refusal("fields", told % {"name": name[:100], "known": ", ".join(sorted(names))})
     return wanted
+
+
+def _moment(text: str, parameter: str) -> datetime:
+    """Return a time of RFC 3339, with its zone. A ``+`` that the address made a space of is meant as one."""
+    try:
+        found = parse_datetime(text.replace(" ", "+"))
+    except ValueError:
+        found = None
+    if found is None or found.tzinfo is None or "T" not in text.upper():
+        raise refusal(parameter, _("Write times like 2026-01-31T12:00:00Z."))
+    return found
 
 
 def refusal(parameter: str, message: str) -> ValidationFailed:

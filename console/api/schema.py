@@ -103,6 +103,14 @@ _HEADERS: dict[int, dict[str, Any]] = {
 }
 
 
+# Beside 200, of answers with bytes.
+_PARTS = {
+    "304": {"description": "Not modified: the caller has it (If-None-Match)."},
+    "307": {"description": "The object store serves it.", "headers": {"Location": {"schema": _STRING}}},
+    "416": {"description": "The range lies outside.", "headers": {"Content-Range": {"schema": _STRING}}},
+}
+
+
 def paged(row: type[serializers.BaseSerializer[Any]]) -> serializers.Serializer[Any]:
     """Return the shape of one page of rows."""
     return inline_serializer(
@@ -164,6 +172,8 @@ class NamedSchema(AutoSchema):
         operation["responses"] = {**operation["responses"], **refused}
         if self.method == "GET" and "200" in operation["responses"]:
             answer = operation["responses"]["200"]
+            if "application/octet-stream" in answer.get("content", {}):
+                operation["responses"] |= {**_PARTS, "206": {**answer, "description": "A range."}}
             if "application/json" in answer.get("content", {}):
                 answer["headers"] = {"ETag": {"schema": _STRING}, **answer.get("headers", {})}
                 operation["responses"]["304"] = {"description": "Not modified: the caller has it (If-None-Match)."}
@@ -194,6 +204,7 @@ class NamedSchema(AutoSchema):
             found |= {408, 411, 415}
         if self.method in _WRITES - {"POST"}:
             found.add(428)
+        found |= {*getattr(self.view, "refusals", ())}
         return sorted(found)
 
 

@@ -22,6 +22,7 @@ from console.api.etag import require_precondition, tagged
 from console.api.idempotency import Replay
 from console.api.pagination import Listing, chosen_fields, narrowed, paginate, refuse_unknown
 from console.identity.actors import actor_of
+from console.identity.rates import CallerThrottle, Rate
 from console.identity.reauthentication import is_recent
 from registry.domain.actors import Actor
 from registry.errors import PermissionDenied, ReauthenticationRequired
@@ -57,7 +58,8 @@ class ApiView(APIView):
     session of a browser must have shown a short while ago who is there; tokens are made for just that.
 
     ``listing`` is what GET of a list takes, ``queries`` what GET of anything else takes; other parameters are refused.
-    ``checks_match`` tells the description that POST looks at If-Match.
+    ``checks_match`` tells the description that POST looks at If-Match. ``rate`` is the kind of call that is counted
+    (console.identity.rates), else ``read`` or ``write``.
     """
 
     write_scope: ClassVar[str] = "write"
@@ -67,6 +69,8 @@ class ApiView(APIView):
     checks_match: ClassVar[bool] = False
     listing: ClassVar[Listing | None] = None
     queries: ClassVar[tuple[str, ...]] = ()
+    rate: ClassVar[str] = ""
+    throttle_classes = [CallerThrottle]
     content_negotiation_class = AlwaysJson
     _replay: Replay | None = None
 
@@ -109,6 +113,9 @@ class ApiView(APIView):
         if self._replay is not None:
             self._replay.keep(response)
         response.headers.setdefault("Cache-Control", "no-store")
+        rate: Rate | None = getattr(request._request, "rate", None)
+        for name, value in rate.headers().items() if rate is not None else ():
+            response.headers[name] = value
         return super().finalize_response(request, response, *args, **kwargs)
 
     @cached_property

@@ -283,6 +283,13 @@ ISSUER_ALLOWED_NETWORKS = env.words("FLOTILLA_ISSUER_ALLOWED_NETWORKS")
 # API keys must end within so many days; 0: they may last for ever.
 TOKEN_MAX_DAYS = env.integer("FLOTILLA_TOKEN_MAX_DAYS", 0)
 PROMETHEUS_URL = env.text("PROMETHEUS_URL", "")
+# Calls of the API that one caller may make in a minute; 0: as many as it likes.
+API_RATES = {
+    "read": env.integer("FLOTILLA_RATE_READS", 6000),
+    "write": env.integer("FLOTILLA_RATE_WRITES", 1200),
+    "costly": env.integer("FLOTILLA_RATE_COSTLY", 600),
+    "upload": env.integer("FLOTILLA_RATE_UPLOADS", 1200),
+}
 TRUSTED_PROXIES = env.words("FLOTILLA_TRUSTED_PROXIES")
 
 # Celery. The broker only carries hints; every piece of work is a row with a lease.

@@ -22,6 +22,7 @@ from django.utils.translation import gettext as _
 from rest_framework.exceptions import NotAuthenticated
 
 from console.identity.asgi import authenticate
+from console.identity.rates import count_call
 from console.middleware.database import in_database_thread
 from console.middleware.metrics import observe
 from console.middleware.problems import CONTENT_TYPE, problem, problem_of
@@ -100,6 +101,9 @@ def _capabilities() -> Answer:
 
 
 async def _create(actor: Actor, headers: Mapping[str, str]) -> Answer:
+    rate = await in_database_thread(count_call, "upload", actor.token_id or actor.user_id)
+    if rate is not None and rate.is_over:
+        raise ProtocolError(429, _("Too many uploads begun; wait a little."), "throttled", rate.retry_headers())
     length = protocol.read_length(headers, settings.MAX_UPLOAD_BYTES)
     metadata = protocol.read_metadata(headers)
     upload = await in_database_thread(sessions.create, actor, metadata, length)
@@ -143,7 +147,7 @@ def _identifier(name: str) -> uuid.UUID:
 def _answer_of(error: Exception, request_id: str) -> Answer:
     if isinstance(error, ProtocolError):
         document = problem(error.status, error.detail, code=error.code, request_id=request_id)
-        headers = {"Tus-Version": protocol.VERSION} if error.status == 412 else {}
+        headers = {"Tus-Version": protocol.VERSION} if error.status == 412 else error.headers
         return Answer(error.status, headers, document)
     if isinstance(error, RegistryError):
         document = problem_of(error, request_id)

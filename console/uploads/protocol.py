@@ -24,11 +24,12 @@ MAX_METADATA = 8192
 class ProtocolError(Exception):
     """A request that tus refuses. ``status`` is the HTTP number of the answer."""
 
-    def __init__(self, status: int, detail: str, code: str = "") -> None:
+    def __init__(self, status: int, detail: str, code: str = "", headers: Mapping[str, str] | None = None) -> None:
         super().__init__(detail)
         self.status = status
         self.detail = detail
         self.code = code
+        self.headers = dict(headers or {})
 
 
 def storage_full() -> ProtocolError:

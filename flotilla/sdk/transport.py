@@ -14,6 +14,9 @@ _RETRY_PAUSES_SECONDS = (0.2, 0.5, 1.0, 2.0)
 # A stream says something every 15 seconds; after twice that long its connection is dead.
 _SILENT_SECONDS = 35.0
 _REPEATABLE = frozenset({"GET", "HEAD", "OPTIONS"})
+# What is refused as too much was not done, so it may be sent again, whatever it is; for so long in all.
+_TOO_MANY = 429
+_PATIENCE_SECONDS = 150.0
 _TRANSIENT = frozenset({502, 503, 504})
 
 
@@ -86,6 +89,7 @@ class Transport:
         # the client would put an absolute path below its base address
         target = f"{self._origin}{path}" if path.startswith("/") else path
         headers = {"Idempotency-Key": uuid.uuid4().hex, **(headers or {})} if once else dict(headers or {})
+        deadline = time.monotonic() + _PATIENCE_SECONDS
         pauses = iter(self._pauses if once or method in _REPEATABLE else ())
         while True:
             try:
@@ -99,7 +103,9 @@ class Transport:
                     return response
                 problem = _problem(response)
             pause = next(pauses, None) if problem.status in (0, *_TRANSIENT) else None
-            if pause is None:
+            if problem.status == _TOO_MANY:
+                pause = _asked_pause(response)
+            if pause is None or time.monotonic() + pause > deadline:
                 raise problem
             time.sleep(pause)
 
@@ -171,6 +177,12 @@ class Transport:
             if not document.get("next"):
                 return
             document = self.send("GET", document["next"]).json()
+
+
+def _asked_pause(response: httpx2.Response) -> float:
+    """Return the seconds that the console asks to wait, 1 when it does not say."""
+    text = response.headers.get("Retry-After", "")
+    return float(text) if text.isascii() and text.isdigit() and len(text) < 6 else 1.0
 
 
 def _problem(response: httpx2.Response) -> ApiError:

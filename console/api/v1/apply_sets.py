@@ -12,6 +12,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from console.api.etag import matched, require_match, tagged
+from console.api.pagination import Listing
 from console.api.schema import paged
 from console.api.v1.serializers.apply_sets import ApplySetSerializer, ApplySetWrite
 from console.api.views import ApiView
@@ -36,6 +37,8 @@ class ApplySetView(ApiView):
 
 class ApplySetList(ApplySetView):
     """All of them."""
+
+    listing = Listing(("name",), orderings=("name", "created_at"))
 
     @extend_schema(summary="List apply sets", responses=paged(ApplySetSerializer))
     def get(self, request: Request, **_address: str) -> Response:

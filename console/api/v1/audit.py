@@ -34,6 +34,7 @@ class AuditList(ApiView):
     """Events of the caller's projects, newest first."""
 
     listing = Listing(_FILTERS, also=("q",))
+    rate = "costly"
 
     @extend_schema(
         summary="List audit events",
@@ -49,6 +50,7 @@ class AuditExport(ApiView):
     """Events of the caller's projects as JSON lines, in the order in which they were sealed."""
 
     listing = Listing(_FILTERS, also=("q", "after_sequence"), is_paged=False)
+    rate = "costly"
 
     @extend_schema(
         summary="Export audit events as JSON lines",

@@ -69,9 +69,10 @@ class NodeMove(ApiView):
     @extend_schema(summary="Change what a node takes", request=DrainWrite, responses=NodeSerializer)
     def post(self, request: Request, node: uuid.UUID) -> Response:
         moves = {"cordon": services.node_cordon, "uncordon": services.node_uncordon, "retire": services.node_retire}
-        with matched(request, selectors.node_get(self.actor, node), _version_of) as row:
+        row, given = selectors.node_get(self.actor, node), self.read(DrainWrite)
+        with matched(request, row, _version_of) as row:
             if self.verb == "drain":
-                services.node_drain(node=row, **self.read(DrainWrite), actor=self.actor)
+                services.node_drain(node=row, **given, actor=self.actor)
             else:
                 moves[self.verb](node=row, actor=self.actor)
         row.refresh_from_db()

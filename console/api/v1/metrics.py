@@ -26,6 +26,7 @@ class MetricsView(ApiView):
     """Request rate, latency percentiles, queue time, batch size, CPU, memory and GPU over time."""
 
     queries = tuple(MetricsQuery().fields)
+    rate = "costly"
 
     @extend_schema(
         summary="Query series",

@@ -96,6 +96,8 @@ def add_raw_routes(result: dict[str, Any], generator: Any, request: Any, public:
     }
     components = result["components"]
     _close_bodies(result["paths"], components["schemas"])
+    for schema in components["schemas"].values():
+        _mend(schema.get("properties", {}))
     components["schemas"]["Problem"] = PROBLEM
     components["parameters"] = PARAMETERS
     components["responses"] = refusals()
@@ -113,6 +115,15 @@ def _close_bodies(paths: dict[str, Any], schemas: dict[str, Any]) -> None:
             name = str(body.get("$ref", "")).rpartition("/")[2]
             if is_strict and name and "properties" in schemas[name]:
                 schemas[name]["additionalProperties"] = False
+
+
+def _mend(properties: dict[str, Any]) -> None:
+    """Mend what the generator says of columns: anything or null but not both, and patterns in Python's dialect."""
+    for schema in properties.values():
+        if "\\w" in schema.get("pattern", ""):
+            del schema["pattern"]  # letters of any script here, ASCII alone in the patterns of JSON Schema
+        if schema.get("oneOf") == [{}, {"type": "null"}]:
+            del schema["oneOf"]
 
 
 @cache

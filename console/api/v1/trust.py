@@ -178,6 +178,7 @@ class OidcExchange(LoginView):
     """A CI job's token of its issuer for a short one of ours."""
 
     throttle_classes = [ExchangeThrottle]
+    refusals = (401,)
 
     @extend_schema(
         summary="What a CI job must ask its issuer for",

@@ -6,8 +6,11 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
+
 from registry.models import VersionMeasurement
-from registry.services import aliases, apply_sets, scim_tokens, sso, webhooks
+from registry.outgoing import Refused
+from registry.services import aliases, apply_sets, cards, scim_tokens, sso, webhooks
 from registry.services.webhook_events import event_test
 from tests.console.api.test_catalog import REPORT
 from tests.console.conftest import Cast
@@ -30,7 +33,9 @@ class World:
 
     def address(self, route: str, **others: str) -> str:
         """Return a route (``<uuid:node>`` or ``{node}``) with the values filled in, below /api/v1/."""
-        known = {**self.values, **others}
+        here = {"service-accounts/": {"username": "robot"}, "issuers/": {"slug": "github"}}
+        own = next((values for start, values in here.items() if route.startswith(start)), {})
+        known = {**self.values, **own, **others}
 
         def value(match: re.Match[str]) -> str:
             name = match[1] or match[2]
@@ -38,6 +43,15 @@ class World:
             return known[name]
 
         return "/api/v1/" + _PARAMETER.sub(value, route.removeprefix("/api/v1/"))
+
+
+def cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the console reach nobody outside."""
+
+    def refuse(*_args: Any, **_kwargs: Any) -> Any:
+        raise Refused("There is no network in tests.")
+
+    monkeypatch.setattr("registry.services.issuer_keys.get_json", refuse)
 
 
 def make_world(cast: Cast) -> World:
@@ -48,6 +62,9 @@ def make_world(cast: Cast) -> World:
         project=cast.project, name="chat", url="https://example.com/x", events=["*"], actor=alice
     )
     delivery = event_test(hook, actor_name="alice")
+    for place in (cast.project, None):
+        apply_sets.apply_set_record(project=place, name="birds", members=[], apply_set=None, actor=alice)
+    cards.card_save(model=version.model, text="# Finch", actor=alice)
     aliases.alias_set(model=version.model, name="champion", version=version, actor=alice)
     measurement = VersionMeasurement.objects.create(
         version=version, node_name="node-1", config_number=1, config_digest="0" * 64, grid={}, cells=[]
@@ -69,6 +86,9 @@ def make_world(cast: Cast) -> World:
         "rule": str(rule.pk),
         "account": "robot",
         "measurement": str(measurement.pk),
+        "rule": str(cast.trust_rule().pk),
+        "kind": "format",
+        "name": "birds",
         "project": "wren",
         "model": "finch",
         "alias": "champion",
@@ -115,6 +135,25 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("post", "projects/<slug:project>/deployments/<uuid:deployment>/plan"): {"spec": _SPEC},
     ("post", "projects/<slug:project>/deployments/<uuid:deployment>/routes"): {"weights": {"1": 100}},
     ("post", "projects/<slug:project>/deployments/<uuid:deployment>/infer"): {"inputs": [{"name": "x"}]},
+    ("put", "projects/<slug:project>/models/<str:model>/card/"): {"text": "# Other"},
+    ("put", "apply-sets/<str:name>/"): {"members": []},
+    ("put", "projects/<slug:project>/apply-sets/<str:name>/"): {"members": []},
+    ("patch", "projects/<slug:project>/quotas/"): {"versions": 7},
+    ("post", "projects/<slug:project>/trust-rules/"): {
+        "issuer": "github",
+        "name": "other",
+        "service_account": "robot",
+        "repository_id": "4711",
+        "owner_id": "99",
+        "scopes": ["write"],
+        "repository": "octo/swift",
+    },
+    ("patch", "projects/<slug:project>/trust-rules/<uuid:rule>/"): {"lifetime_minutes": 5},
+    ("post", "issuers/"): {"slug": "gitlab", "kind": "gitlab"},
+    ("patch", "issuers/<slug:slug>/"): {"is_enabled": False},
+    ("post", "oidc/exchange"): {"assertion": "none"},
+    ("post", "service-accounts/"): {"username": "machine"},
+    ("patch", "api-keys/<uuid:token>/"): {"name": "other"},
     ("post", "environments/"): {"slug": "new", "name": "New"},
     ("patch", "environments/<slug:slug>/"): {"requires_approval": True, "required_approvals": 2},
     ("post", "fleets/"): {"slug": "new", "name": "New", "environment": "dev", "selector": {}},
@@ -169,6 +208,7 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
 QUERIES = {
     "projects/<slug:project>/models/<str:model>/configs/<int:number>/diff": "?against=1",
     "projects/<slug:project>/models/<str:model>/versions/<str:version>/download": "?path=model.onnx",
+    "projects/<slug:project>/models/<str:model>/card/revisions/<int:number>/diff": "?against=1",
     "metrics/query": "?metric=request_rate",
 }
 

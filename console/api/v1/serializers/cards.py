@@ -14,7 +14,7 @@ from registry.models import ModelCard
 class CardRevisionSerializer(serializers.ModelSerializer[ModelCard]):
     """One revision without its text. ``version`` is the one whose README it was."""
 
-    version = serializers.IntegerField(source="version.number", read_only=True, default=None)
+    version = serializers.IntegerField(source="version.number", read_only=True, allow_null=True, default=None)
     author = serializers.CharField(source="author.username", read_only=True)
 
     class Meta:

@@ -81,7 +81,9 @@ class VersionSerializer(serializers.ModelSerializer[ModelVersion]):
     model = serializers.CharField(source="model.slug", read_only=True)
     project = serializers.CharField(source="model.project.slug", read_only=True)
     author = serializers.CharField(source="author.username", read_only=True)
-    code_permitted_by = serializers.CharField(source="code_permitted_by.username", read_only=True, default=None)
+    code_permitted_by = serializers.CharField(
+        source="code_permitted_by.username", read_only=True, allow_null=True, default=None
+    )
     aliases = serializers.SlugRelatedField[Any]("name", many=True, read_only=True)
     parent = VersionNameSerializer(read_only=True, default=None)
 
@@ -259,7 +261,7 @@ class ConfigSerializer(serializers.ModelSerializer[ConfigRevision]):
 
     model = serializers.CharField(source="model.slug", read_only=True)
     author = serializers.CharField(source="author.username", read_only=True)
-    parent = serializers.IntegerField(source="parent.number", read_only=True, default=None)  # type: ignore[assignment]
+    parent = serializers.IntegerField(source="parent.number", read_only=True, allow_null=True, default=None)  # type: ignore[assignment]
 
     class Meta:
         model = ConfigRevision

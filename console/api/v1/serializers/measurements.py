@@ -36,7 +36,7 @@ class MeasurementSerializer(serializers.ModelSerializer[VersionMeasurement]):
     version = serializers.IntegerField(source="version.number", read_only=True)
     node = serializers.CharField(source="node_name", read_only=True)
     config = serializers.IntegerField(source="config_number", read_only=True)
-    created_by = serializers.CharField(source="created_by.username", read_only=True, default=None)
+    created_by = serializers.CharField(source="created_by.username", read_only=True, allow_null=True, default=None)
     cells = CellSerializer(many=True, read_only=True)
 
     class Meta:

@@ -14,8 +14,8 @@ from registry.services.logs import MOST_LINES
 class OperationSerializer(serializers.ModelSerializer[Operation]):
     """Long work."""
 
-    project = serializers.CharField(source="project.slug", read_only=True, default=None)
-    actor = serializers.CharField(source="actor.username", read_only=True, default=None)
+    project = serializers.CharField(source="project.slug", read_only=True, allow_null=True, default=None)
+    actor = serializers.CharField(source="actor.username", read_only=True, allow_null=True, default=None)
 
     class Meta:
         model = Operation

@@ -20,7 +20,7 @@ class TokenSerializer(serializers.ModelSerializer[ApiToken]):
     """A token without its secret. ``public_id`` begins its text; until ``previous_until`` the one before works too."""
 
     owner = serializers.CharField(source="owner.username", read_only=True)
-    project = serializers.CharField(source="project.slug", read_only=True, default=None)
+    project = serializers.CharField(source="project.slug", read_only=True, allow_null=True, default=None)
     scopes = serializers.ListField(child=serializers.CharField(), read_only=True)
     allowed_networks = serializers.ListField(child=serializers.CharField(), read_only=True)
 

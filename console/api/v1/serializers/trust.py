@@ -60,7 +60,7 @@ class TrustRuleSerializer(serializers.ModelSerializer[TrustRule]):
     project = serializers.CharField(source="project.slug", read_only=True)
     issuer = serializers.CharField(source="issuer.slug", read_only=True)
     service_account = serializers.CharField(source="service_account.username", read_only=True)
-    created_by = serializers.CharField(source="created_by.username", read_only=True, default=None)
+    created_by = serializers.CharField(source="created_by.username", read_only=True, allow_null=True, default=None)
     events = serializers.ListField(child=serializers.CharField(), read_only=True)
     scopes = serializers.ListField(child=serializers.CharField(), read_only=True)
 

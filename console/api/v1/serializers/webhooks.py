@@ -14,9 +14,9 @@ from registry.models import Webhook, WebhookAttempt, WebhookDelivery, WebhookFor
 class WebhookSerializer(serializers.ModelSerializer[Webhook]):
     """A webhook. Of its address only ``origin`` is shown, because the rest may be a secret."""
 
-    project = serializers.CharField(source="project.slug", read_only=True, default=None)
+    project = serializers.CharField(source="project.slug", read_only=True, allow_null=True, default=None)
     events = serializers.ListField(child=serializers.CharField(), read_only=True)
-    created_by = serializers.CharField(source="created_by.username", read_only=True, default=None)
+    created_by = serializers.CharField(source="created_by.username", read_only=True, allow_null=True, default=None)
 
     class Meta:
         model = Webhook
