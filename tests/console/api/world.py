@@ -136,6 +136,7 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("post", "projects/<slug:project>/deployments/<uuid:deployment>/routes"): {"weights": {"1": 100}},
     ("post", "projects/<slug:project>/deployments/<uuid:deployment>/infer"): {"inputs": [{"name": "x"}]},
     ("put", "projects/<slug:project>/models/<str:model>/card/"): {"text": "# Other"},
+    ("post", "projects/<slug:project>/models/<str:model>/configs/copy"): {"model": "finch", "number": 1},
     ("put", "apply-sets/<str:name>/"): {"members": []},
     ("put", "projects/<slug:project>/apply-sets/<str:name>/"): {"members": []},
     ("patch", "projects/<slug:project>/quotas/"): {"versions": 7},
