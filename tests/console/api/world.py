@@ -62,8 +62,6 @@ def make_world(cast: Cast) -> World:
         project=cast.project, name="chat", url="https://example.com/x", events=["*"], actor=alice
     )
     delivery = event_test(hook, actor_name="alice")
-    for place in (cast.project, None):
-        apply_sets.apply_set_record(project=place, name="birds", members=[], apply_set=None, actor=alice)
     cards.card_save(model=version.model, text="# Finch", actor=alice)
     aliases.alias_set(model=version.model, name="champion", version=version, actor=alice)
     measurement = VersionMeasurement.objects.create(
@@ -121,7 +119,6 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("put", "projects/<slug:project>/models/<str:model>/aliases/<str:alias>/"): {"version": 1},
     ("post", "projects/<slug:project>/models/<str:model>/configs/"): _CONFIG,
     ("post", "projects/<slug:project>/models/<str:model>/configs/validate"): _CONFIG,
-    ("post", "projects/<slug:project>/models/<str:model>/configs/copy"): {"model": "finch", "number": 1},
     ("post", "projects/<slug:project>/models/<str:model>/versions/<str:version>/files/"): {
         "path": "model.onnx",
         "sha256": "0" * 64,
