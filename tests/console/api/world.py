@@ -33,9 +33,7 @@ class World:
 
     def address(self, route: str, **others: str) -> str:
         """Return a route (``<uuid:node>`` or ``{node}``) with the values filled in, below /api/v1/."""
-        here = {"service-accounts/": {"username": "robot"}, "issuers/": {"slug": "github"}}
-        own = next((values for start, values in here.items() if route.startswith(start)), {})
-        known = {**self.values, **own, **others}
+        known = {**self.values, **others}
 
         def value(match: re.Match[str]) -> str:
             name = match[1] or match[2]
@@ -84,9 +82,6 @@ def make_world(cast: Cast) -> World:
         "rule": str(rule.pk),
         "account": "robot",
         "measurement": str(measurement.pk),
-        "rule": str(cast.trust_rule().pk),
-        "kind": "format",
-        "name": "birds",
         "project": "wren",
         "model": "finch",
         "alias": "champion",
@@ -119,6 +114,7 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("put", "projects/<slug:project>/models/<str:model>/aliases/<str:alias>/"): {"version": 1},
     ("post", "projects/<slug:project>/models/<str:model>/configs/"): _CONFIG,
     ("post", "projects/<slug:project>/models/<str:model>/configs/validate"): _CONFIG,
+    ("post", "projects/<slug:project>/models/<str:model>/configs/copy"): {"model": "finch", "number": 1},
     ("post", "projects/<slug:project>/models/<str:model>/versions/<str:version>/files/"): {
         "path": "model.onnx",
         "sha256": "0" * 64,
@@ -132,26 +128,6 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("post", "projects/<slug:project>/deployments/<uuid:deployment>/plan"): {"spec": _SPEC},
     ("post", "projects/<slug:project>/deployments/<uuid:deployment>/routes"): {"weights": {"1": 100}},
     ("post", "projects/<slug:project>/deployments/<uuid:deployment>/infer"): {"inputs": [{"name": "x"}]},
-    ("put", "projects/<slug:project>/models/<str:model>/card/"): {"text": "# Other"},
-    ("post", "projects/<slug:project>/models/<str:model>/configs/copy"): {"model": "finch", "number": 1},
-    ("put", "apply-sets/<str:name>/"): {"members": []},
-    ("put", "projects/<slug:project>/apply-sets/<str:name>/"): {"members": []},
-    ("patch", "projects/<slug:project>/quotas/"): {"versions": 7},
-    ("post", "projects/<slug:project>/trust-rules/"): {
-        "issuer": "github",
-        "name": "other",
-        "service_account": "robot",
-        "repository_id": "4711",
-        "owner_id": "99",
-        "scopes": ["write"],
-        "repository": "octo/swift",
-    },
-    ("patch", "projects/<slug:project>/trust-rules/<uuid:rule>/"): {"lifetime_minutes": 5},
-    ("post", "issuers/"): {"slug": "gitlab", "kind": "gitlab"},
-    ("patch", "issuers/<slug:slug>/"): {"is_enabled": False},
-    ("post", "oidc/exchange"): {"assertion": "none"},
-    ("post", "service-accounts/"): {"username": "machine"},
-    ("patch", "api-keys/<uuid:token>/"): {"name": "other"},
     ("post", "environments/"): {"slug": "new", "name": "New"},
     ("patch", "environments/<slug:slug>/"): {"requires_approval": True, "required_approvals": 2},
     ("post", "fleets/"): {"slug": "new", "name": "New", "environment": "dev", "selector": {}},
