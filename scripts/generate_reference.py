@@ -203,7 +203,7 @@ def checks() -> str:
             " a check again overwrites its row.",
             _table(("Kind", "Title", "What it looks at", "Formats", "When"), rows),
             "`POST .../versions/{version}/checks/{kind}/rerun` makes one check again, as an operation. The version"
-            " as it is; an approval is bound to the checks that are no advice, and void once one of them turns bad.",
+            " stays as it is; an approval is bound to the checks that are no advice, and void once one turns bad.",
             "What follows once a version is ready: smoke inference, and each check that an environment requires; others"
             " when somebody asks.",
             "Smoke inference sends what `sample_inputs.json` among the version's files holds: one v2 inference request,"
