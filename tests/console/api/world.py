@@ -88,6 +88,7 @@ def make_world(cast: Cast) -> World:
         "version": "1",
         "number": "1",
         "slug": "dev",
+        "kind": "smoke",
         "username": "vera",
         "node": str(served.node.pk),
         "deployment": str(served.deployment.pk),
