@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import math
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -94,6 +95,7 @@ def is_ahead(moment: datetime.datetime | None) -> bool:
     return moment is not None and moment > timezone.now()
 
 
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 _UNITS = ((60.0, 1.0, "sec."), (3600.0, 60.0, "min."), (86400.0, 3600.0, "hr."), (math.inf, 86400.0, "days"))
 
 
@@ -145,6 +147,14 @@ def size(value: float | None) -> str:
             return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
         amount /= 1024
     return f"{amount:.1f} TiB"
+
+
+@register.filter
+def digest(value: object) -> object:
+    """Return a SHA-256 cut to twelve digits with all of it on hover; anything else as it is."""
+    if not isinstance(value, str) or not _DIGEST.fullmatch(value):
+        return value
+    return format_html('<span title="{}">{}</span>', value, value[:12])
 
 
 @register.filter

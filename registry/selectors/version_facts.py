@@ -43,6 +43,11 @@ class Difference:
             return None
         return float(self.after) - float(self.before)
 
+    @property
+    def change_text(self) -> str:
+        """The change with its sign and at most six digits; empty where there is none."""
+        return f"{self.change:+.6g}" if self.change else ""
+
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
