@@ -273,6 +273,8 @@ SANDBOX = env.flag("FLOTILLA_SANDBOX", True)
 SANDBOX_MEMORY_BYTES = env.integer("FLOTILLA_SANDBOX_MEMORY_BYTES", 4 * 1024**3)
 SANDBOX_SECONDS = env.integer("FLOTILLA_SANDBOX_SECONDS", 300)
 MAX_UPLOAD_BYTES = env.integer("FLOTILLA_MAX_UPLOAD_BYTES", 20 * 1024**3)
+# Beginnings of addresses that files of versions may be fetched from; nothing else is.
+IMPORT_SOURCES = env.words("FLOTILLA_IMPORT_SOURCES")
 UPLOAD_EXPIRY_HOURS = env.integer("FLOTILLA_UPLOAD_EXPIRY_HOURS", 24)
 # Authority that signed the certificates of nodes' admin ports; empty: those that the system trusts.
 NODE_CA_FILE = env.text("FLOTILLA_NODE_CA_FILE", "")

@@ -13,9 +13,22 @@ from flotilla.commands.following import Outcome, following, json_lines_option, t
 from flotilla.sdk import Flotilla, FollowFailed, Step
 
 
+class FileOrAddress(click.Path):
+    """A path that exists, or an address that the server is to fetch."""
+
+    name = "path"
+
+    def __init__(self) -> None:
+        super().__init__(exists=True, path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return an address as it is, else a Path."""
+        return value if isinstance(value, str) and "://" in value else super().convert(value, param, ctx)
+
+
 @click.command()
 @click.argument("model")
-@click.argument("path", type=click.Path(exists=True, path_type=Path))
+@click.argument("path", type=FileOrAddress())
 @click.option("--git-sha", default="", help="Commit that the version was made from.")
 @click.option("--ci-run", default="", help="Address of the CI run.")
 @click.option("--wait/--no-wait", default=True, show_default=True, help="Follow checks, approval and rollout.")
@@ -31,7 +44,7 @@ from flotilla.sdk import Flotilla, FollowFailed, Step
 def push(
     client: Flotilla,
     model: str,
-    path: Path,
+    path: Path | str,
     git_sha: str,
     ci_run: str,
     wait: bool,
@@ -46,19 +59,30 @@ def push(
 ) -> None:
     """Upload PATH (a file or a folder) as a new version of MODEL and follow it to the end.
 
+    An address (https://..., s3://...) instead of PATH is fetched by the server, if its operator allows that.
+
     One line a stage: upload, checks, alias, approval, rollout. The exit status says how it ended. An archive, a
     folder or repository of Triton, an MLflow model or a .mar is taken apart; a repository makes other models too.
     """
     if not wait and (alias or fleet):
         raise click.UsageError("--alias and --deploy need the checks to have passed, so they do not go with --no-wait.")
-    files = files_of(path)
+    files = files_of(path) if isinstance(path, Path) else {}
     source = {key: value for key, value in {"git_sha": git_sha, "ci_run": ci_run}.items() if value}
     with following(as_json, json_lines, lambda done: _sentence(model, done)) as outcome:
         tell = outcome.display.tell
         follower = client.follower(timeout, tell)
-        version, operation = client.upload(model, files, source=source, progress=_progress(tell))
-        page = client.page(f"models/{model}/versions/{version['id']}")
-        tell(Step("upload", "done", f"{len(files)} file(s) of {model}", 100, page))
+        if isinstance(path, str):
+            version, fetching = client.fetch(model, path, source=source)
+            page = client.page(f"models/{model}/versions/{version['id']}")
+            if not wait:
+                outcome.add(version=version, checks=[], links={"version": page}, operation=fetching["id"])
+                return
+            fetched = follower.operation(fetching["id"], "fetch", link=page, verdict="checks_failed")
+            operation = {"id": fetched["result"]["operation"]}
+        else:
+            version, operation = client.upload(model, files, source=source, progress=_progress(tell))
+            page = client.page(f"models/{model}/versions/{version['id']}")
+            tell(Step("upload", "done", f"{len(files)} file(s) of {model}", 100, page))
         outcome.add(version=version, checks=[], links={"version": page})
         if not wait:
             outcome.add(operation=operation["id"])

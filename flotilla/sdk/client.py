@@ -178,6 +178,19 @@ class Flotilla:
         )
         return version, self._post(f"{base}{version['id']}/submit", {}, once=True)
 
+    def fetch(self, model: str, address: str, *, source: Json | None = None) -> tuple[Json, Json]:
+        """Let the server fetch a version from an address that its operator allows; return it and the operation.
+
+        The operation ends when the files are there and submitted; its result names the ``operation`` of the checks.
+
+        Raises:
+            ApiError: refused.
+        """
+        self.ensure_model(model)
+        base = f"{self._models}{model}/versions/"
+        version = self._post(base, {"source": source or {}}, once=True)
+        return version, self._post(f"{base}{version['id']}/fetch", {"address": address}, once=True)
+
     def push_config(self, model: str, text: str, *, kind: str = "pbtxt", comment: str = "") -> Json:
         """Store a serving config (``pbtxt`` or ``json``) as a revision; the latest one again when nothing changed."""
         return self.configs.create(model, text, kind=kind, comment=comment)

@@ -68,6 +68,7 @@ PROJECT_EVENTS = _events(
     ("version.quarantined", "a version must not be deployed any more", "%(actor)s quarantined %(label)s."),
     ("version.recheck", "somebody asks for a check once more", "%(actor)s checks %(label)s again."),
     ("version.abandon", "an upload is given up", "%(actor)s abandoned %(label)s."),
+    ("version.fetch", "the files of a version are fetched from an address", "%(actor)s fetches files of %(label)s."),
     ("version.rearrange", "an archive or folder was unpacked into a version", "%(label)s was unpacked."),
     ("version.divide", "an upload was taken apart into other versions", "%(label)s was taken apart."),
     ("version.permit_code", "somebody lets nodes run a version's code", "%(actor)s permitted the code in %(label)s."),

@@ -14,7 +14,9 @@ from registry.errors import RegistryError
 from registry.models import Operation
 from registry.services import operations
 from registry.services.checks import KIND as CHECK_VERSION
+from registry.services.fetching import KIND as FETCH_VERSION
 from workers.checks.again import check_version
+from workers.checks.fetching import fetch_version
 from workers.checks.validation import validate_version
 from workers.checks.verdicts import VersionRejected
 from workers.locks.leases import Lease, LeaseLost, new_owner
@@ -30,6 +32,7 @@ Handler = Callable[[Operation, Lease], Mapping[str, Any]]
 
 HANDLERS: dict[str, Handler] = {
     "validate_version": validate_version,
+    FETCH_VERSION: fetch_version,
     "infer": infer,
     "bench_model": bench_model,
     "node_logs": node_logs,

@@ -75,6 +75,7 @@ urlpatterns: list[URLPattern] = [
     path(f"{_VERSION}conversion", versions.VersionConversion.as_view()),
     path(f"{_VERSION}download", versions.VersionDownload.as_view()),
     path(f"{_VERSION}submit", versions.VersionSubmit.as_view()),
+    path(f"{_VERSION}fetch", versions.VersionFetch.as_view()),
     *(
         path(f"{_VERSION}{verb}", versions.VersionMove.as_view(verb=verb))
         for verb in ("archive", "restore", "quarantine", "abandon")

@@ -19,6 +19,7 @@ from console.api.v1.serializers.catalog import (
     CheckSerializer,
     ComparisonSerializer,
     ConversionWrite,
+    FetchWrite,
     FileSerializer,
     FileWrite,
     LineageSerializer,
@@ -40,6 +41,7 @@ from registry.selectors.aliases import version_named
 from registry.selectors.models import model_get
 from registry.services import checks, conversions
 from registry.services import versions as services
+from registry.services.fetching import version_fetch
 from registry.services.permissions import require
 from registry.services.previews import file_preview
 
@@ -172,6 +174,20 @@ class VersionSubmit(VersionView):
     def post(self, request: Request, **_address: Any) -> Response:
         with matched(request, self.version, _document) as version:
             operation = services.version_submit(version=version, actor=self.actor)
+        return accepted(operation.pk, OperationSerializer(operation).data)
+
+
+class VersionFetch(VersionView):
+    """Files from an address."""
+
+    @extend_schema(
+        summary="Fetch files from an address, and submit the version",
+        description="Only from addresses that the operator of the server allows (`FLOTILLA_IMPORT_SOURCES`).",
+        request=FetchWrite,
+        responses={202: OperationSerializer},
+    )
+    def post(self, request: Request, **_address: Any) -> Response:
+        operation = version_fetch(version=self.version, **self.read(FetchWrite), actor=self.actor)
         return accepted(operation.pk, OperationSerializer(operation).data)
 
 

@@ -230,6 +230,12 @@ class SizesSerializer(serializers.Serializer[Any]):
     sizes = serializers.ListField(child=serializers.IntegerField(min_value=0, max_value=2**62), max_length=10_000)
 
 
+class FetchWrite(serializers.Serializer[Any]):
+    """Where the files are: one file of a web server, or everything below a prefix of a store."""
+
+    address = serializers.CharField(max_length=2000)
+
+
 class CheckSerializer(serializers.ModelSerializer[Check]):
     """One verdict."""
 

@@ -1,0 +1,183 @@
+"""Versions from addresses: a real web server, a real object store (moto), and everything that must not be fetched."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from registry.domain.actors import Actor
+from registry.domain.import_sources import source_problem
+from registry.errors import Conflict, Immutable, PermissionDenied, ValidationFailed
+from registry.models import ModelVersion, Operation, VersionFile
+from registry.services.fetching import version_fetch
+from tests.workers import factories
+from tests.workers.checks import onnx_models as models
+from tests.workers.checks.test_arranging import zipped
+from workers.tasks.operations import work_on
+
+VALID = models.linear().SerializeToString()
+
+
+class Source(BaseHTTPRequestHandler):
+    """Serves what the tests need; ``/moved`` leads elsewhere and ``/endless`` never ends by itself."""
+
+    def do_GET(self) -> None:
+        contents = {
+            "/m/model.onnx": VALID,
+            "/m/repo.zip": zipped({"net/1/model.onnx": VALID, "old/1/model.onnx": VALID}),
+        }
+        if self.path == "/m/moved":
+            self.send_response(302)
+            self.send_header("Location", "/secret")
+            self.end_headers()
+        elif self.path == "/m/endless":
+            self.send_response(200)
+            self.end_headers()
+            with contextlib.suppress(OSError):
+                while True:
+                    self.wfile.write(bytes(1 << 16))
+        elif self.path in contents:
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(contents[self.path])))
+            self.end_headers()
+            self.wfile.write(contents[self.path])
+        else:
+            self.send_error(404)
+
+    def log_message(self, *arguments: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def origin() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Source)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join(10)
+    server.server_close()
+
+
+def fetch(address: str) -> tuple[ModelVersion, Operation]:
+    version = factories.make_version(factories.make_model(), {}, state="uploading")
+    operation = version_fetch(version=version, address=address, actor=Actor.person(version.author))
+    work_on(operation.pk)
+    operation.refresh_from_db()
+    if operation.state == "succeeded":
+        work_on(operation.result["operation"])
+    version.refresh_from_db()
+    return version, operation
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_file_of_a_web_server(origin: str, settings: Any) -> None:
+    settings.IMPORT_SOURCES = [f"{origin}/m/"]
+    version, operation = fetch(f"{origin}/m/model.onnx")
+    assert (operation.state, version.state, version.number) == ("succeeded", "ready", 1)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_repository_in_an_archive_is_taken_apart(origin: str, settings: Any) -> None:
+    settings.IMPORT_SOURCES = [f"{origin}/m/"]
+    version, _operation = fetch(f"{origin}/m/repo.zip")
+    assert version.state == "abandoned"
+    assert set(ModelVersion.objects.values_list("model__slug", flat=True)) == {version.model.slug, "net", "old"}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_everything_below_a_prefix(tmp_path: Path, settings: Any) -> None:
+    (tmp_path / "shared/net/w").mkdir(parents=True)
+    (tmp_path / "shared/net/model.onnx").write_bytes(VALID)
+    (tmp_path / "shared/net/w/labels.txt").write_bytes(b"a")
+    settings.IMPORT_SOURCES = [(tmp_path / "shared").as_uri()]
+    version, operation = fetch((tmp_path / "shared/net").as_uri())
+    assert (operation.state, version.state) == ("succeeded", "ready")
+    paths = VersionFile.objects.filter(version=version).values_list("path", flat=True)
+    assert sorted(paths) == ["model.onnx", "w/labels.txt"]
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [("/m/moved", "answered 302"), ("/m/gone.onnx", "answered 404"), ("/m/endless", "room for only 3000000 bytes")],
+)
+def test_what_cannot_be_fetched_leaves_the_version_waiting(origin: str, settings: Any, path: str, why: str) -> None:
+    settings.IMPORT_SOURCES = [origin]
+    settings.MAX_UPLOAD_BYTES = 3_000_000
+    version, operation = fetch(f"{origin}{path}")
+    assert (operation.state, version.state) == ("failed", "uploading")
+    assert why in operation.error["message"]
+    assert not VersionFile.objects.exists()
+    assert not list(Path(settings.STAGING_DIR).glob("fetch-*"))
+
+
+@pytest.mark.django_db
+def test_who_may_not(settings: Any) -> None:
+    settings.IMPORT_SOURCES = ["https://models.example.com/"]
+    version = factories.make_version(factories.make_model(), {}, state="uploading")
+    author, address = Actor.person(version.author), "https://models.example.com/model.onnx"
+    with pytest.raises(ValidationFailed, match="fetches only from"):
+        version_fetch(version=version, address="https://elsewhere.example.com/model.onnx", actor=author)
+    version_fetch(version=version, address=address, actor=author)
+    with pytest.raises(Conflict):
+        version_fetch(version=version, address=address, actor=author)
+    ready = factories.make_version(version.model, {}, state="ready")
+    with pytest.raises(Immutable):
+        version_fetch(version=ready, address=address, actor=author)
+    from registry.models import User
+
+    stranger = Actor.person(User.objects.create(username="stranger"))
+    with pytest.raises(PermissionDenied):
+        version_fetch(version=version, address=address, actor=stranger)
+
+
+@pytest.mark.parametrize(
+    ("address", "is_allowed"),
+    [
+        ("https://models.example.com/public/a.onnx", True),
+        ("https://MODELS.example.com/public/below/a.onnx", True),
+        ("https://models.example.com/public/../secret/a.onnx", False),
+        ("https://models.example.com/public/%2e%2e/secret/a.onnx", False),
+        ("https://models.example.com/public/%252e%252e/secret/a.onnx", False),
+        ("https://models.example.com/publicity/a.onnx", False),
+        ("https://models.example.com.evil.org/public/a.onnx", False),
+        ("https://models.example.com@evil.org/public/a.onnx", False),
+        ("https://models.example.com:8443/public/a.onnx", False),
+        ("http://models.example.com/public/a.onnx", False),
+        ("https://models.example.com/public/", False),
+        ("s3://bucket/released", True),
+        ("s3://bucket/released/net", True),
+        ("s3://bucket/other", False),
+        ("s3://bucket2/released/net", False),
+        ("file:///etc/passwd", False),
+        ("ftp://models.example.com/public/a.onnx", False),
+        ("nonsense", False),
+        ("https://models.example.com/public/a b", False),
+        ("https://[::1/public/a", False),
+    ],
+)
+def test_only_what_begins_as_the_operator_says(address: str, is_allowed: bool) -> None:
+    sources = ["https://models.example.com/public/", "s3://bucket/released/"]
+    assert (source_problem(address, sources) == "") is is_allowed
+    assert source_problem(address, [])
+
+
+@given(st.text(alphabet="./%2e\\abc:@?#", max_size=30))
+def test_no_spelling_leads_out(tail: str) -> None:
+    from urllib.parse import unquote, urlsplit
+
+    address = f"https://models.example.com/public/{tail}"
+    if not source_problem(address, ["https://models.example.com/public/"]):
+        path = unquote(unquote(urlsplit(address).path))
+        assert path.startswith("/public/")
+        assert ".." not in path.split("/")
+        assert urlsplit(address).hostname == "models.example.com"
