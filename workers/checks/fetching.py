@@ -1,6 +1,7 @@
 """Files of a version from an address: one file of a web server, or all below a prefix of a store.
 
-Everything lands in the staging folder first, counted while it comes; the version gets its files at the end, all or none.
+Everything lands in the staging folder first, counted while it comes; the version gets its files at the end, all or
+none.
 """
 
 from __future__ import annotations

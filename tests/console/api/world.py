@@ -107,6 +107,9 @@ _CONFIG = {"text": "max_batch_size: 4", "format": "pbtxt"}
 
 # A body that the address accepts from those who may, for the methods that need one.
 BODIES: dict[tuple[str, str], dict[str, Any]] = {
+    ("post", "projects/<slug:project>/models/<str:model>/versions/<str:version>/fetch"): {
+        "address": "https://models.example.com/model.onnx"
+    },
     ("post", "projects/"): {"slug": "new", "name": "New"},
     ("patch", "projects/<slug:project>/"): {"code_formats": "forbid"},
     ("post", "projects/<slug:project>/members/"): {"username": "charlie", "role": "viewer"},
