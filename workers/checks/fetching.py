@@ -86,8 +86,11 @@ def _fetch(operation: Operation, lease: Lease) -> Mapping[str, Any]:
 
 def _actor(operation: Operation) -> Actor:
     """Whoever asked, with the rights of now."""
-    token = ApiToken.objects.filter(pk=operation.params.get("token") or None).first()
-    return Actor.person(User.objects.get(pk=operation.actor_id), token=token)
+    token = operation.params.get("token")
+    user = User.objects.filter(pk=str(operation.actor_id)).first()
+    if user is None:
+        raise ValidationFailed(_("Whoever asked for this has no account any more."))
+    return Actor.person(user, token=ApiToken.objects.filter(pk=str(token)).first() if token else None)
 
 
 def _fetched(version: ModelVersion, address: str, local: Path, lease: Lease) -> dict[str, Blob]:
