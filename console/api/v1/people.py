@@ -81,8 +81,9 @@ class UserImpact(_UserView):
 
     @extend_schema(summary="Show what blocking an account would stop", responses=ImpactSerializer)
     def get(self, request: Request, username: str) -> Response:
+        user = self.user()
         require(self.actor, "site.users")
-        return Response(ImpactSerializer(selectors.user_impact(self.user())).data)
+        return Response(ImpactSerializer(selectors.user_impact(user)).data)
 
 
 class UserPasswordLink(_UserView):

@@ -49,6 +49,11 @@ def _cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     cut_off(monkeypatch)
 
 
+@pytest.fixture(autouse=True)
+def _some_addresses_are_allowed(settings: Any) -> None:
+    settings.IMPORT_SOURCES = ["https://models.example.com/"]
+
+
 class _Undo(Exception):
     """Takes back what a call did."""
 

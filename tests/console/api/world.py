@@ -107,6 +107,9 @@ _CONFIG = {"text": "max_batch_size: 4", "format": "pbtxt"}
 
 # A body that the address accepts from those who may, for the methods that need one.
 BODIES: dict[tuple[str, str], dict[str, Any]] = {
+    ("put", "apply-sets/<str:name>/"): {"members": []},
+    ("put", "projects/<slug:project>/apply-sets/<str:name>/"): {"members": []},
+    ("put", "projects/<slug:project>/models/<str:model>/card/"): {"text": "# Other"},
     ("post", "projects/<slug:project>/models/<str:model>/versions/<str:version>/fetch"): {
         "address": "https://models.example.com/model.onnx"
     },
@@ -187,6 +190,8 @@ QUERIES = {
     "projects/<slug:project>/models/<str:model>/configs/<int:number>/diff": "?against=1",
     "projects/<slug:project>/models/<str:model>/versions/<str:version>/download": "?path=model.onnx",
     "projects/<slug:project>/models/<str:model>/card/revisions/<int:number>/diff": "?against=1",
+    "projects/<slug:project>/models/<str:model>/ranking": "?metric=accuracy",
+    "projects/<slug:project>/models/<str:model>/versions/<str:version>/compare": "?against=1",
     "metrics/query": "?metric=request_rate",
 }
 
