@@ -22,6 +22,8 @@ BENCHMARKS = {
     "python_model": "a Python model in its own process, node over a real Triton server (needs --oracle)",
     "serving": "a whole node over a real Triton server, same models (needs --oracle)",
     "memory": "growth of a node's memory over a million requests (only when named)",
+    "registry": "the registry's API and pages over MLflow's tracking server, with 20,000 versions (only when named)",
+    "upload": "files of 2 GB pushed to the registry over reading and hashing them here (only when named)",
     "gpu": "engines on a GPU by batch size, served over their own loops (only when named)",
     "load_cycles": "growth of a node's memory over 10,000 loads and unloads of a model (only when named)",
 }
