@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -38,6 +39,11 @@ class Product:
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) * 1024
         raise ValueError(f"the kernel says nothing about the memory of {name}")
+
+    def cpu_seconds(self, name: str) -> float:
+        """Return the processor time that a process has taken since it started."""
+        fields = (self._proc(name) / "stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def forget_peak(self, name: str) -> None:
         """Let the peak of a process begin again at what it holds now."""

@@ -39,15 +39,20 @@ def _compare(product: Product, files: Mapping[str, Path], rounds: int) -> None:
     size = sum(file.stat().st_size for file in files.values())
     hashed: list[float] = []
     pushed: list[float] = []
+    cpu: dict[str, float] = dict.fromkeys(("hash", "client", "web"), 0.0)
     product.forget_peak("web")
     with Flotilla(product.url, product.token) as client:
         for _round in range(rounds):
             for file in files.values():
                 _renew(file)
+            start_cpu = time.process_time()
             hashed.append(_seconds_to_hash(files))
-            start = time.perf_counter()
+            start, before_cpu, web_cpu = time.perf_counter(), time.process_time(), product.cpu_seconds("web")
             _version, operation = client.upload("weights", files)
             pushed.append(time.perf_counter() - start)
+            cpu["hash"] += before_cpu - start_cpu
+            cpu["client"] += time.process_time() - before_cpu
+            cpu["web"] += product.cpu_seconds("web") - web_cpu
             try:  # What the workers do with it must not disturb the next round.
                 client.wait(operation, timeout_seconds=900)
             except OperationFailed as failed:
@@ -58,7 +63,10 @@ def _compare(product: Product, files: Mapping[str, Path], rounds: int) -> None:
     )
     peak = product.peak_bytes("web") / _MB
     what = f"{len(files)} of {size // len(files) // _MB} MB"
-    print(f"  {what:14} {rates} MB/s | push/hash {ratio:.2f} | web at most {peak:.0f} MB", flush=True)
+    shares = ", ".join(f"{name} {seconds / rounds / size * 1e9:.2f}" for name, seconds in cpu.items())
+    print(
+        f"  {what:14} {rates} MB/s | push/hash {ratio:.2f} | web at most {peak:.0f} MB | CPU s/GB: {shares}", flush=True
+    )
 
 
 def _write(folder: Path, count: int, size: int) -> dict[str, Path]:

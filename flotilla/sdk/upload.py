@@ -10,9 +10,10 @@ import base64
 import hashlib
 import time
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Self
 
 import httpx2
 
@@ -113,55 +114,93 @@ def _send_chunks(
     progress: Progress | None,
     is_stopped: Callable[[], Any],
 ) -> None:
-    digest, offset, failures = _Prefix(source), 0, 0
-    while offset < size and not is_stopped():
-        chunk, checksum = digest.next_chunk(offset)
-        try:
-            answer = transport.send(
-                "PATCH",
-                location,
-                content=chunk,
-                headers={
-                    **_TUS,
-                    "Upload-Offset": str(offset),
-                    "Upload-Checksum": f"sha256-prefix {checksum}",
-                    "Content-Type": "application/offset+octet-stream",
-                },
-            )
-            offset, failures = int(answer.headers["Upload-Offset"]), 0
-        except ApiError as error:
-            failures += 1
-            if failures >= _ATTEMPTS or error.status not in (0, 409, 423, 460, 502, 503, 504):
-                raise
-            time.sleep(min(2**failures * 0.1, 5))
-            known = transport.send("HEAD", location, headers=_TUS)
-            offset = int(known.headers["Upload-Offset"])
-        if progress is not None:
-            progress(offset, size)
+    offset, failures = 0, 0
+    with _Chunks(source, size) as chunks:
+        while offset < size and not is_stopped():
+            chunk = chunks.at(offset)
+            try:
+                answer = transport.send(
+                    "PATCH",
+                    location,
+                    content=chunk.content,
+                    headers={
+                        **_TUS,
+                        "Upload-Offset": str(offset),
+                        "Upload-Checksum": f"sha256-prefix {chunk.checksum}",
+                        "Content-Type": "application/offset+octet-stream",
+                    },
+                )
+                offset, failures = int(answer.headers["Upload-Offset"]), 0
+            except ApiError as error:
+                failures += 1
+                if failures >= _ATTEMPTS or error.status not in (0, 409, 423, 460, 502, 503, 504):
+                    raise
+                time.sleep(min(2**failures * 0.1, 5))
+                known = transport.send("HEAD", location, headers=_TUS)
+                offset = int(known.headers["Upload-Offset"])
+            if progress is not None:
+                progress(offset, size)
 
 
-class _Prefix:
-    """Chunks of a file, each with the digest of all up to its end. Going back costs reading from the start."""
+@dataclass(frozen=True, slots=True)
+class _Chunk:
+    """``digest`` is over all of the file up to the end of the chunk."""
 
-    def __init__(self, source: BinaryIO) -> None:
+    offset: int
+    content: bytes
+    digest: Any
+
+    @property
+    def end(self) -> int:
+        return self.offset + len(self.content)
+
+    @property
+    def checksum(self) -> str:
+        return base64.b64encode(self.digest.digest()).decode()
+
+
+class _Chunks:
+    """Chunks of a file; while one is sent, the next one is read and hashed. Going back costs reading from the start."""
+
+    def __init__(self, source: BinaryIO, size: int) -> None:
         self._source = source
-        self._offset = 0
-        self._before = hashlib.sha256()
-        self._after = self._before
-        self._chunk = b""
+        self._size = size
+        self._chunk: _Chunk | None = None
+        self._next: Future[_Chunk] | None = None
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="hash")
 
-    def next_chunk(self, offset: int) -> tuple[bytes, str]:
-        """Return the chunk at ``offset`` and the digest in base64; the same again without reading when asked again."""
-        if offset == self._offset + len(self._chunk) and self._chunk:
-            self._offset, self._before, self._chunk = offset, self._after, b""
-        elif offset != self._offset:
-            self._offset, self._before, self._chunk = offset, self._hash_until(offset), b""
-        if not self._chunk:
-            self._source.seek(offset)
-            self._chunk = self._source.read(_CHUNK_BYTES)
-            self._after = self._before.copy()
-            self._after.update(self._chunk)
-        return self._chunk, base64.b64encode(self._after.digest()).decode()
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._thread.shutdown(cancel_futures=True)
+
+    def at(self, offset: int) -> _Chunk:
+        """Return the chunk at ``offset``; the same again without reading when asked again.
+
+        Raises:
+            ApiError: the file ends before ``offset``: somebody cut it meanwhile.
+        """
+        chunk = self._chunk
+        if chunk is None or offset != chunk.offset:
+            following = self._next.result() if self._next is not None else None
+            if following is not None and following.offset == offset:
+                chunk = following
+            else:
+                chunk = self._read(offset, self._hash_until(offset))
+            self._chunk, self._next = chunk, None
+            if chunk.end < self._size:
+                self._next = self._thread.submit(self._read, chunk.end, chunk.digest)
+        return chunk
+
+    def _read(self, offset: int, before: Any) -> _Chunk:
+        self._source.seek(offset)
+        content = self._source.read(_CHUNK_BYTES)
+        if not content:
+            raise ApiError(0, "file_changed", f"{self._source.name} became shorter while it was sent.")
+        digest = before.copy()
+        digest.update(content)
+        return _Chunk(offset, content, digest)
 
     def _hash_until(self, offset: int) -> Any:
         digest = hashlib.sha256()
