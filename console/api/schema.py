@@ -157,6 +157,12 @@ class NamedSchema(AutoSchema):
         """Return the module of the view: one tag for each noun."""
         return [type(self.view).__module__.rpartition(".")[2].replace("_", "-")]
 
+    def _map_serializer_field(self, field: Any, *args: Any, **kwargs: Any) -> Any:
+        """Describe a column; one that is only read and None by default may be null."""
+        if field.read_only and field.default is None:
+            field.allow_null = True
+        return super()._map_serializer_field(field, *args, **kwargs)  # type: ignore[no-untyped-call]
+
     def get_operation(self, *args: Any, **kwargs: Any) -> Any:
         """Return the operation with everything that ApiView does for each address."""
         operation = super().get_operation(*args, **kwargs)
