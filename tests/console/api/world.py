@@ -121,7 +121,6 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("put", "projects/<slug:project>/models/<str:model>/aliases/<str:alias>/"): {"version": 1},
     ("post", "projects/<slug:project>/models/<str:model>/configs/"): _CONFIG,
     ("post", "projects/<slug:project>/models/<str:model>/configs/validate"): _CONFIG,
-    ("put", "projects/<slug:project>/models/<str:model>/card/"): {"text": "# Other"},
     ("post", "projects/<slug:project>/models/<str:model>/configs/copy"): {"model": "finch", "number": 1},
     ("post", "projects/<slug:project>/models/<str:model>/versions/<str:version>/files/"): {
         "path": "model.onnx",
@@ -136,8 +135,6 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("post", "projects/<slug:project>/deployments/<uuid:deployment>/plan"): {"spec": _SPEC},
     ("post", "projects/<slug:project>/deployments/<uuid:deployment>/routes"): {"weights": {"1": 100}},
     ("post", "projects/<slug:project>/deployments/<uuid:deployment>/infer"): {"inputs": [{"name": "x"}]},
-    ("put", "apply-sets/<str:name>/"): {"members": []},
-    ("put", "projects/<slug:project>/apply-sets/<str:name>/"): {"members": []},
     ("post", "environments/"): {"slug": "new", "name": "New"},
     ("patch", "environments/<slug:slug>/"): {"requires_approval": True, "required_approvals": 2},
     ("post", "fleets/"): {"slug": "new", "name": "New", "environment": "dev", "selector": {}},
