@@ -50,10 +50,12 @@ def check_secret_key(app_configs: Sequence[Any] | None, **_kwargs: Any) -> list[
 
 @register(Tags.caches)
 def check_uploads(app_configs: Sequence[Any] | None, **_kwargs: Any) -> list[CheckMessage]:
-    """Return console.E003 when uploads could never be accepted."""
-    if settings.MAX_UPLOAD_BYTES > 0 and settings.UPLOAD_EXPIRY_HOURS > 0:
+    """Return console.E003 when uploads could never be accepted, or would be collected before a version holds them."""
+    if settings.MAX_UPLOAD_BYTES > 0 and settings.UPLOAD_EXPIRY_HOURS > 0 and settings.BLOB_GRACE_HOURS > 0:
         return []
-    message = _("FLOTILLA_MAX_UPLOAD_BYTES and FLOTILLA_UPLOAD_EXPIRY_HOURS must be positive.")
+    message = _(
+        "FLOTILLA_MAX_UPLOAD_BYTES, FLOTILLA_UPLOAD_EXPIRY_HOURS and FLOTILLA_BLOB_GRACE_HOURS must be positive."
+    )
     return [Error(message, id="console.E003")]
 
 

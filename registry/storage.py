@@ -6,8 +6,10 @@ import contextlib
 import errno
 import functools
 import os
+import re
 from collections.abc import Iterator
-from datetime import timedelta
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -21,12 +23,24 @@ from obstore.store import LocalStore, from_url
 from registry.errors import StorageFailed
 
 PIECE = 1024 * 1024
+# Blobs lie by the first two digits of their names.
+PARTS = 256
+_KEY = re.compile(r"blobs/([0-9a-f]{2})/\1[0-9a-f]{62}")
 _ERRORS = (obstore.exceptions.BaseError, OSError, ValueError)
 
 
 def storage_key(sha256: str) -> str:
     """Return the key of a blob in the store: ``blobs/<first two>/<sha256>``."""
     return f"blobs/{sha256[:2]}/{sha256}"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredBlob:
+    """What lies in the store. ``modified`` is by the store's clock."""
+
+    sha256: str
+    size: int
+    modified: datetime
 
 
 class ArtifactStore:
@@ -49,6 +63,9 @@ class ArtifactStore:
         key = storage_key(sha256)
         try:
             obstore.put(self._store, key, path)
+            if self._folder is not None:
+                _sync(self._folder / key)
+                _sync((self._folder / key).parent)
         except _ERRORS as error:
             raise _failed(_("The artifact store could not take the file: %(why)s"), error) from error
         return key
@@ -72,8 +89,7 @@ class ArtifactStore:
             except FileExistsError:
                 return key
             except OSError:  # Another disk, or one that knows no second names.
-                self.put_file(path, sha256)
-                _sync(target)
+                return self.put_file(path, sha256)
             _sync(target.parent)
         except OSError as error:
             raise _failed(_("The artifact store could not take the file: %(why)s"), error) from error
@@ -88,6 +104,22 @@ class ArtifactStore:
         except _ERRORS as error:
             raise _failed(_("The artifact store does not answer: %(why)s"), error) from error
         return True
+
+    def list_part(self, part: int) -> Iterator[list[StoredBlob]]:
+        """Yield pages of the blobs in one of ``PARTS`` (0 to 255); what is not named like a blob is left out.
+
+        Raises:
+            StorageFailed: the store does not answer.
+        """
+        try:
+            for page in obstore.list(self._store, f"blobs/{part:02x}", chunk_size=1000):
+                yield [
+                    StoredBlob(one["path"][-64:], one["size"], one["last_modified"])
+                    for one in page
+                    if _KEY.fullmatch(one["path"])
+                ]
+        except _ERRORS as error:
+            raise _failed(_("The artifact store cannot be listed: %(why)s"), error) from error
 
     def open_range(self, sha256: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
         """Yield the bytes ``start`` (inclusive) to ``end`` (exclusive, None: all) in pieces of at most 1 MiB.

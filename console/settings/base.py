@@ -276,6 +276,8 @@ MAX_UPLOAD_BYTES = env.integer("FLOTILLA_MAX_UPLOAD_BYTES", 20 * 1024**3)
 # Beginnings of addresses that files of versions may be fetched from; nothing else is.
 IMPORT_SOURCES = env.words("FLOTILLA_IMPORT_SOURCES")
 UPLOAD_EXPIRY_HOURS = env.integer("FLOTILLA_UPLOAD_EXPIRY_HOURS", 24)
+# So long content stays that no version holds; what is just being added is held by nothing else.
+BLOB_GRACE_HOURS = env.integer("FLOTILLA_BLOB_GRACE_HOURS", 24)
 # Authority that signed the certificates of nodes' admin ports; empty: those that the system trusts.
 NODE_CA_FILE = env.text("FLOTILLA_NODE_CA_FILE", "")
 # Private networks that webhooks may call all the same, for receivers of one's own.

@@ -139,7 +139,7 @@ class Reception:
             return False
         if self._hasher is not None:
             return bool(self._hasher.digest() == self._checksum.digest)
-        # Behind after a restart: then the digest of the whole decides at the end.
+        # Behind after a restart: a later chunk tells, or a worker, whom the last one tells the digest of the whole.
         return self._digest.offset != self._staged.offset or self._digest.sha256 == self._checksum.digest
 
     async def _settle(self, *, is_whole: bool) -> int:
@@ -155,7 +155,10 @@ class Reception:
         elif self._staged.offset != self._flushed:
             _flusher.ask(staging_path(self._upload.pk))
         digest = self._digest if self._digest.offset == self._staged.offset else None
-        return await in_database_thread(sessions.commit, self._upload, self._staged, self._committed, digest)
+        promised = self._checksum.digest.hex() if is_whole and self._checksum and self._checksum.is_of_prefix else ""
+        return await in_database_thread(
+            sessions.commit, self._upload, self._staged, self._committed, digest, promised=promised
+        )
 
 
 async def _in_thread(function: Callable[..., Any], *arguments: Any) -> Any:

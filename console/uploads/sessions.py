@@ -115,17 +115,22 @@ def _refuse_offset(present: int) -> NoReturn:
     raise ProtocolError(409, detail, "offset_mismatch")
 
 
-def commit(upload: Upload, staged: StagedFile, committed: int, digest: RunningDigest | None) -> int:
+def commit(
+    upload: Upload, staged: StagedFile, committed: int, digest: RunningDigest | None, *, promised: str = ""
+) -> int:
     """Record the bytes of ``staged`` and return the offset; the last byte, on the disk, makes the upload received.
 
-    ``digest`` is over all bytes, or None when nobody has read them all: then a worker does.
+    ``digest`` is over all bytes, or None when nobody has read them all: then a worker does, and compares what it finds
+    with ``promised``, the SHA-256 that the client said all bytes up to here have.
 
     Raises:
         ValidationFailed: all bytes are there, and they are not those that were promised; the upload has failed.
     """
     if staged.offset == upload.length:
         hashes = (digest.sha256.hex(), digest.blake3.hex()) if digest else ("", "")
-        uploads.upload_received(upload_id=upload.pk, from_offset=committed, sha256=hashes[0], blake3=hashes[1])
+        uploads.upload_received(
+            upload_id=upload.pk, from_offset=committed, sha256=hashes[0], blake3=hashes[1], promised=promised
+        )
     elif staged.offset != committed:
         uploads.upload_advance(upload_id=upload.pk, from_offset=committed, to_offset=staged.offset)
     return staged.offset

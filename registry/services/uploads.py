@@ -122,12 +122,13 @@ def upload_advance(*, upload_id: uuid.UUID, from_offset: int, to_offset: int) ->
 
 
 def upload_received(
-    *, upload_id: uuid.UUID, from_offset: int | None = None, sha256: str = "", blake3: str = ""
+    *, upload_id: uuid.UUID, from_offset: int | None = None, sha256: str = "", blake3: str = "", promised: str = ""
 ) -> Upload:
     """Note that the last byte is on the disk: receiving -> received. Doing it again changes nothing.
 
     ``from_offset`` is where the upload stood until now, when the same act moves it to its end. ``sha256`` and
-    ``blake3`` are over all its bytes, taken while they arrived; without them a worker reads the bytes once.
+    ``blake3`` are over all its bytes, taken while they arrived; without them a worker reads the bytes once, and
+    requires that the SHA-256 is the one that was ``promised``, at the beginning or now.
 
     Raises:
         NotFound: no such upload.
@@ -158,6 +159,7 @@ def upload_received(
             actor=Actor.system("uploads"),
             sha256=sha256,
             blake3=blake3,
+            expected_sha256=upload.expected_sha256 or promised,
         )
         _publish(upload)
     return upload

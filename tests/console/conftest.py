@@ -299,6 +299,11 @@ class ConsoleProcess:
                 except httpx2.TransportError:
                     time.sleep(0.05)
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
     def kill(self) -> None:
         """End it as the kernel does when memory is short."""
         assert self._process is not None

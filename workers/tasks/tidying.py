@@ -11,7 +11,7 @@ from django.conf import settings
 
 from registry.models import JoinToken
 from registry.services.approvals import approvals_expire
-from registry.services.blobs import blobs_collect
+from registry.services.blobs import blobs_collect, orphans_collect_in_turn
 from registry.services.ci_exchange import issuer_uses_purge
 from registry.services.login_requests import login_requests_purge
 from registry.services.operations import operations_purge
@@ -45,6 +45,7 @@ STEPS: Mapping[str, Callable[[datetime], object]] = {
     "approvals_expire": approvals_expire,
     "operations_purge": operations_purge,
     "blobs_collect": blobs_collect,
+    "orphans_collect": orphans_collect_in_turn,
     "refused_versions_purge": refused_versions_purge,
     "rollouts_purge": rollouts_purge,
     "approvals_purge": approvals_purge,

@@ -19,7 +19,8 @@ from blake3 import blake3
 from django.conf import settings
 from django.utils import timezone
 
-from console.uploads import sessions
+from console.uploads import digests, reception, sessions
+from registry.errors import ValidationFailed
 from registry.models import Upload, UploadState
 from registry.services import uploads
 from registry.services.uploads import staging_path
@@ -431,3 +432,23 @@ def test_upload_whose_last_byte_was_written_but_not_noted_ends_with_an_empty_chu
     Upload.objects.filter(pk=row(location).pk).update(offset=len(BODY))
     assert patch(bob, location, len(BODY), b"").status_code == 204
     assert (row(location).state, row(location).sha256) == (UploadState.RECEIVED, hashlib.sha256(BODY).hexdigest())
+
+
+def test_last_chunk_is_a_promise_when_the_server_has_forgotten_the_first(
+    bob: httpx2.Client, shared_cast: Cast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    location = begin(bob, shared_cast)
+    patch(bob, location, 0, BODY[:5000])
+    # Another process goes on, which is not allowed to read the beginning again; and a byte of it has changed.
+    monkeypatch.setattr(digests, "CATCH_UP_BYTES", 0)
+    reception._digests.forget(row(location).pk)
+    with staging_path(row(location).pk).open("r+b") as staged:
+        staged.write(b"x")
+    whole = base64.b64encode(hashlib.sha256(BODY).digest()).decode()
+    answer = patch(bob, location, 5000, BODY[5000:], **{"Upload-Checksum": f"sha256-prefix {whole}"})
+    assert answer.status_code == 204
+    upload = row(location)
+    assert (upload.state, upload.sha256, upload.expected_sha256) == ("received", "", hashlib.sha256(BODY).hexdigest())
+    with pytest.raises(ValidationFailed, match="damaged on the way"):
+        uploads.upload_store(upload_id=upload.pk)
+    assert row(location).state == UploadState.FAILED

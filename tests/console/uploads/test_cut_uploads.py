@@ -1,0 +1,126 @@
+"""Large uploads whose connection is cut again and again, and whose server is killed: they end as the same bytes.
+
+``FLOTILLA_CUT_UPLOAD_MB`` says how large (512; 10240 for what is promised).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import select
+import socket
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flotilla.sdk import Flotilla
+from registry.models import Upload
+from registry.services.uploads import staging_path
+from tests.console.conftest import Cast, ConsoleProcess
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
+
+MB = 1 << 20
+SIZE = int(os.environ.get("FLOTILLA_CUT_UPLOAD_MB", "512")) * MB
+# Not a multiple of the chunks, so that every cut is at another place of one.
+BYTES_UNTIL_CUT = 39 * MB + 12345
+MOST_MEMORY = 200_000_000
+
+
+class CuttingProxy:
+    """Passes bytes to a port and back; resets a connection on which so many bytes have gone to the server."""
+
+    def __init__(self, target: int) -> None:
+        self.target = target
+        self.cuts = 0
+        self._left = BYTES_UNTIL_CUT
+        self._lock = threading.Lock()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self._thread = threading.Thread(target=self._accept, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._thread.join(10)
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _address = self._listener.accept()
+                threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        with (
+            client,
+            contextlib.suppress(OSError),
+            socket.create_connection(("127.0.0.1", self.target)) as server,
+        ):
+            while True:
+                for source in select.select([client, server], [], [])[0]:
+                    piece = source.recv(256 * 1024)
+                    if not piece:
+                        return
+                    if source is client and self._is_cut(len(piece)):
+                        # Half of it still arrives; then both sides see a reset, as when a cable is pulled.
+                        server.sendall(piece[: len(piece) // 2])
+                        for end in (client, server):
+                            end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
+                        return
+                    (server if source is client else client).sendall(piece)
+
+    def _is_cut(self, count: int) -> bool:
+        with self._lock:
+            self._left -= count
+            if self._left > 0:
+                return False
+            self._left = BYTES_UNTIL_CUT
+            self.cuts += 1
+            return True
+
+
+def most_memory(pid: int) -> int:
+    """Return the peak of what a process has held in memory, in bytes."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) * 1024
+
+
+def test_upload_over_many_cuts_and_a_killed_server_is_bit_exact(
+    console_process: ConsoleProcess, shared_cast: Cast, tmp_path: Path
+) -> None:
+    file = tmp_path / "weights.bin"
+    expected = hashlib.sha256()
+    with file.open("wb") as sink:
+        for _start in range(0, SIZE, 4 * MB):
+            piece = os.urandom(4 * MB)
+            expected.update(piece)
+            sink.write(piece)
+    peaks: list[int] = []
+    killed: list[int] = []
+
+    def kill_once(_path: str, sent: int, _total: int) -> None:
+        if sent > SIZE // 2 and not killed:
+            killed.append(sent)
+            peaks.append(most_memory(console_process.pid))
+            console_process.kill()
+            console_process.start()
+
+    proxy = CuttingProxy(console_process.port)
+    try:
+        with Flotilla(proxy.url, shared_cast.token("bob"), project="wren") as client:
+            client.upload("finch", {"weights.bin": file}, progress=kill_once)
+    finally:
+        proxy.close()
+    peaks.append(most_memory(console_process.pid))
+    upload: Any = Upload.objects.get()
+    assert (upload.state, upload.offset) == ("received", SIZE)
+    with staging_path(upload.pk).open("rb") as staged:
+        assert hashlib.file_digest(staged, "sha256").digest() == expected.digest()
+    assert upload.sha256 in (expected.hexdigest(), "")
+    assert killed
+    assert proxy.cuts >= SIZE // (60 * MB)
+    assert max(peaks) < MOST_MEMORY, f"{max(peaks) / 1e6:.0f} MB"
