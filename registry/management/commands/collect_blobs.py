@@ -31,6 +31,9 @@ class Command(BaseCommand):
             self.stdout.write(text % facts)
             return
         collected = sum(iter(lambda: blobs.blobs_collect(now), 0))
-        swept = sum(sum(iter(lambda p=part: blobs.orphans_collect(now, p), 0)) for part in range(PARTS))
+        swept = 0
+        for part in range(PARTS):
+            while found := blobs.orphans_collect(now, part):
+                swept += found
         facts = {"blobs": collected, "orphans": swept}
         self.stdout.write(_("%(blobs)s blobs and %(orphans)s orphans deleted") % facts)
