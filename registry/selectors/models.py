@@ -121,12 +121,17 @@ class ModelFilter:
         return found
 
 
-def model_rows(project: Project, *, wanted: ModelFilter | None = None) -> list[ModelRow]:
-    """Return a project's models for a list, by name, in a fixed number of queries."""
+def model_rows(
+    project: Project, *, wanted: ModelFilter | None = None, after: str = "", limit: int | None = None
+) -> list[ModelRow]:
+    """Return a project's models for a list, by name, in a fixed number of queries.
+
+    ``after`` leaves out names up to that one, and ``limit`` those behind so many.
+    """
     # One step into an index for each model: a join would read every version of the project.
     newest = ModelVersion.objects.filter(model=OuterRef("pk"), state=VersionState.READY).order_by("-number")
     models = (
-        RegisteredModel.objects.filter((wanted or ModelFilter()).condition(), project=project)
+        RegisteredModel.objects.filter((wanted or ModelFilter()).condition(), project=project, slug__gt=after)
         .select_related("owner", "project")
         .annotate(newest_ready=Subquery(newest.values("pk")[:1]))
         .prefetch_related(
@@ -135,7 +140,7 @@ def model_rows(project: Project, *, wanted: ModelFilter | None = None) -> list[M
         )
         .order_by("slug")
     )
-    found = [*models]
+    found = [*models[:limit]]
     versions = ModelVersion.objects.in_bulk([pk for model in found if (pk := model.newest_ready)])
     return [_row(model, versions.get(model.newest_ready)) for model in found]
 

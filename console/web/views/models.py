@@ -30,6 +30,7 @@ from registry.services import models as services
 from registry.services.locking import held
 
 PAGE_SIZE = 25
+LIST_SIZE = 50
 
 
 @require_GET
@@ -45,8 +46,11 @@ def model_list(request: HttpRequest, project: str) -> HttpResponse:
         owner=request.GET.get("owner", ""),
         state=request.GET.get("state", "active"),
     )
-    rows = selectors.model_rows(room, wanted=wanted)
+    rows = selectors.model_rows(room, wanted=wanted, after=request.GET.get("after", ""), limit=LIST_SIZE + 1)
+    has_more, rows = len(rows) > LIST_SIZE, rows[:LIST_SIZE]
     context = {
+        "next": rows[-1].model.slug if has_more else "",
+        "is_later": "after" in request.GET,
         "project": room,
         "rows": rows,
         "wanted": wanted,

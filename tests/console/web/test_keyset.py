@@ -69,3 +69,18 @@ def test_the_audit_page_leads_to_older_rows_and_keeps_the_search(
     assert 'rel="prev"' in second
     assert "flotilla audit verify" in first
     assert 'href="/api/v1/audit/export?q=quail"' in first
+
+
+def test_a_long_list_of_models_comes_in_parts(served: Served, browse: Browse, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("console.web.views.models.LIST_SIZE", 2)
+    for number in range(3):
+        models.model_create(project=served.cast.project, slug=f"quail-{number}", actor=served.cast.actor("alice"))
+    client = browse("alice")
+    seen, address = [], "/p/wren/models/"
+    for _part in range(2):
+        page = client.get(address).text
+        seen += re.findall(r'class="title" href="/p/wren/models/([a-z0-9-]+)/"', page)
+        more = re.search(r'rel="next" href="(\?[^"]*)"', page)
+        address = "/p/wren/models/" + (more[1] if more else "")
+    assert seen == ["finch", "quail-0", "quail-1", "quail-2"]
+    assert "From the beginning" in page

@@ -8,7 +8,7 @@ from registry.errors import Conflict, Immutable, InvalidTransition, NotFound, Pe
 from registry.models import ConfigRevision, Membership, ModelVersion, RegisteredModel
 from registry.selectors import configs as config_selectors
 from registry.selectors.audit import audit_of, audit_visible_to, transitions_of
-from registry.selectors.models import model_get, model_overview, model_rows, models_visible_to
+from registry.selectors.models import ModelFilter, model_get, model_overview, model_rows, models_visible_to
 from registry.selectors.versions import (
     version_by_number,
     version_detail,
@@ -159,7 +159,7 @@ def test_a_list_of_models_takes_the_same_number_of_queries(world: Any, django_as
         rows = model_rows(world.project)
         assert [row.version_count for row in rows] == [1, 1, 1]
         assert rows[0].latest_version is not None
-    assert len(model_rows(world.project, search="model-1")) == 1
+    assert len(model_rows(world.project, wanted=ModelFilter(search="model-1"))) == 1
     overview = model_overview(rows[0].model)
     assert overview.latest_config is not None
     assert overview.latest_version == rows[0].latest_version
