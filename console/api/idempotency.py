@@ -62,11 +62,11 @@ class Replay:
         self.earlier = Response(stored["data"], status=stored["status"], headers=headers)
 
     def keep(self, response: Any) -> None:
-        """Store the answer under the key, or free the key after a failure of the server."""
+        """Store the answer under the key, or free the key when nothing was done: then it may be tried again as it is."""
         if not self.key:
             return
         try:
-            if response.status_code >= 500 or not isinstance(response, Response):
+            if response.status_code >= 400 or not isinstance(response, Response):
                 cache.delete(self.key)
                 return
             headers = {name: response.headers[name] for name in _KEPT_HEADERS if name in response.headers}

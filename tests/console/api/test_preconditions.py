@@ -268,3 +268,15 @@ def test_a_member_leaves_once(cast: Cast, api: Callable[..., Any]) -> None:
     accounts.membership_set(project=cast.project, user=user, role="approver", actor=cast.actor("alice"))
     assert alice.delete(address, headers={"If-Match": seen}).status_code == 412
     assert alice.get(address).json()["role"] == "approver"
+
+
+def test_a_refused_write_may_be_tried_again_under_its_key(cast: Cast, api: Callable[..., Any]) -> None:
+    alice, address = api("alice"), "/api/v1/projects/wren/models/finch/"
+    cast.ready_version()
+    key = {"HTTP_IDEMPOTENCY_KEY": "one-key"}
+    refused = alice.patch(address, {"description": "a"}, format="json", HTTP_IF_MATCH='W/"old"', **key)
+    assert refused.status_code == 412
+    seen = alice.get(address)["ETag"]
+    done = alice.patch(address, {"description": "a"}, format="json", HTTP_IF_MATCH=seen, **key)
+    again = alice.patch(address, {"description": "a"}, format="json", HTTP_IF_MATCH=seen, **key)
+    assert (done.status_code, again.status_code, again["Idempotent-Replay"]) == (200, 200, "true")
