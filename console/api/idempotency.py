@@ -62,7 +62,7 @@ class Replay:
         self.earlier = Response(stored["data"], status=stored["status"], headers=headers)
 
     def keep(self, response: Any) -> None:
-        """Store the answer under the key, or free the key when nothing was done: then it may be tried again as it is."""
+        """Store the answer under the key, or free the key when nothing was done: then it may be tried again."""
         if not self.key:
             return
         try:
