@@ -11,7 +11,7 @@ COPY conversion conversion
 COPY templates templates
 COPY static static
 RUN python -m venv /opt/flotilla \
-    && /opt/flotilla/bin/pip install --no-cache-dir -c constraints.txt ".[console,node,onnx]"
+    && /opt/flotilla/bin/pip install --no-cache-dir -c constraints.txt ".[console,node,onnx,signing]"
 
 FROM python:3.11-slim-bookworm
 RUN useradd --system --create-home --home-dir /var/lib/flotilla --shell /usr/sbin/nologin flotilla

@@ -20,13 +20,13 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV) || { echo "Python's venv module is missing (Debian: apt-get install python3-venv)."; exit 1; }
 
 $(VENV)/.runtime: pyproject.toml constraints.txt | $(BIN)/python
-	$(PIP) install -q -c constraints.txt -e '.[node,onnx,console,embedded]'
+	$(PIP) install -q -c constraints.txt -e '.[node,onnx,console,embedded,signing]'
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) install -q -c constraints.txt 'pip>=25.1'
 	$(PIP) install -q -c constraints.txt torch==2.13.0
-	$(PIP) install -q -c constraints.txt -e '.[node,onnx,torch,console,embedded,convert,convert-trees]' --group dev
+	$(PIP) install -q -c constraints.txt -e '.[node,onnx,torch,console,embedded,signing,convert,convert-trees]' --group dev
 	@touch $@ $(VENV)/.runtime
 
 setup: $(VENV)/.runtime ## Make .venv with what the product needs

@@ -30,6 +30,7 @@ from flotilla.commands import (
     push,
     reviews,
     sign_in,
+    signing,
     status,
     webhooks,
 )
@@ -157,6 +158,8 @@ for _command in (
     webhooks.webhooks,
     audit.audit,
     keys.keys,
+    signing.sign,
+    signing.signing,
 ):
     main.add_command(_command)
 completion.complete_names(main)

@@ -14,6 +14,7 @@ from flotilla.sdk.configs import Configs
 from flotilla.sdk.environments import Environments
 from flotilla.sdk.following import Follower, FollowFailed, Step
 from flotilla.sdk.keys import Keys
+from flotilla.sdk.signing import Signing
 from flotilla.sdk.transport import ApiError, Transport
 from flotilla.sdk.upload import upload_files
 from flotilla.sdk.webhooks import Webhooks
@@ -38,7 +39,7 @@ class Flotilla:
     """A console, as one user or service account, in one project. Use it as a context manager.
 
     ``webhooks``: those of the project (flotilla.sdk.webhooks). ``audit``: who did what (flotilla.sdk.audit).
-    ``keys``: API keys (flotilla.sdk.keys).
+    ``keys``: API keys (flotilla.sdk.keys). ``signing``: whose signatures count (flotilla.sdk.signing).
     ``aliases``: those of its models (flotilla.sdk.aliases).
     """
 
@@ -49,6 +50,7 @@ class Flotilla:
         self.webhooks = Webhooks(self._transport, project)
         self.audit = Audit(self._transport)
         self.keys = Keys(self._transport)
+        self.signing = Signing(self._transport, project)
         self.aliases = Aliases(self._transport, project)
         self.environments = Environments(self._transport)
         self.configs = Configs(self._transport, project)

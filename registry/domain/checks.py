@@ -34,6 +34,7 @@ class CheckKind:
     ``title`` and ``meaning`` are English; ``label`` and ``explanation`` are in the language of the moment.
     ``is_advice``: no approval is bound to it, because it informs and never fails.
     ``is_repeatable`` False: what it judged came from outside and is not there to be judged again.
+    ``can_begin_late``: a project may come to ask for it after the version was made.
     """
 
     name: str
@@ -43,6 +44,7 @@ class CheckKind:
     formats: frozenset[str] = frozenset()
     is_advice: bool = False
     is_repeatable: bool = True
+    can_begin_late: bool = False
 
     @property
     def label(self) -> str:
@@ -77,6 +79,12 @@ CHECK_KINDS = _kinds(
         _("Conversion"),
         _("The report of the conversion that made the file names this very file."),
         is_repeatable=False,
+    ),
+    CheckKind(
+        "signature_verification",
+        _("Signed by"),
+        _("Somebody whom the project trusts signed exactly these files."),
+        can_begin_late=True,
     ),
     CheckKind("format", _("Format"), _("The model file is there, can be read and is what its name says.")),
     CheckKind(

@@ -1,6 +1,16 @@
 """Every table of the domain."""
 
-from registry.models.accounts import ROLE_RANK, ApiToken, CodeFormats, Membership, Project, Role, SiteRole, User
+from registry.models.accounts import (
+    ROLE_RANK,
+    ApiToken,
+    CodeFormats,
+    Membership,
+    Project,
+    Role,
+    SigningPolicy,
+    SiteRole,
+    User,
+)
 from registry.models.apply_sets import ApplySet
 from registry.models.audit import AuditEvent, AuditSeal, Transition
 from registry.models.cards import ModelCard
@@ -45,6 +55,7 @@ from registry.models.login_requests import LoginRequest, LoginState
 from registry.models.measurements import ScratchUnit, VersionMeasurement
 from registry.models.operations import Operation, OperationQueue, OperationState
 from registry.models.samples import NodeSample, Resolution, Sample
+from registry.models.signing import SigningKey
 from registry.models.sso import GroupMapping, ScimToken, SignUp, SsoProvider
 from registry.models.trust import Issuer, IssuerKind, IssuerTokenUse, TrustRule
 from registry.models.webhooks import (
@@ -108,6 +119,8 @@ __all__ = [
     "ScratchUnit",
     "ServingNode",
     "SignUp",
+    "SigningKey",
+    "SigningPolicy",
     "SiteRole",
     "SsoProvider",
     "SyncStatus",

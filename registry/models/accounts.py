@@ -61,6 +61,14 @@ class CodeFormats(models.TextChoices):
     FORBID = "forbid", _("Forbidden")
 
 
+class SigningPolicy(models.TextChoices):
+    """Whether versions of a project must be signed by somebody it trusts."""
+
+    OFF = "off", _("Not looked at")
+    OPTIONAL = "optional", _("Verified where there is one")
+    REQUIRED = "required", _("Required")
+
+
 class Project(Row):
     """Tenancy: models, deployments, members and quotas.
 
@@ -76,6 +84,7 @@ class Project(Row):
     quota_nodes = models.PositiveIntegerField(default=1000)
     code_formats = models.CharField(max_length=16, choices=CodeFormats, default=CodeFormats.ALLOW)
     pickles_known_only = models.BooleanField(default=False)
+    signing_policy = models.CharField(max_length=16, choices=SigningPolicy, default=SigningPolicy.OFF)
     members = models.ManyToManyField(User, through="Membership", related_name="projects")
 
     def __str__(self) -> str:

@@ -135,7 +135,7 @@ def repeatable_checks(version: ModelVersion, checks: Iterable[Check]) -> list[Ch
         return []
     had = {check.kind for check in checks}
     kinds = [kind for kind in kinds_for(version.format) if kind.is_repeatable]
-    return [kind for kind in kinds if kind.name in had or kind.cause is Cause.AFTER]
+    return [kind for kind in kinds if kind.name in had or kind.cause is Cause.AFTER or kind.can_begin_late]
 
 
 def file_of(version: ModelVersion, path: str) -> VersionFile:

@@ -104,7 +104,7 @@ def check_rerun(*, version: ModelVersion, kind: str, actor: Actor) -> Operation:
         if locked.number is None:
             raise Conflict(_("The version has no number yet; its checks are made when it is submitted."))
         row = Check.objects.filter(version=version, kind=kind).first()
-        if row is None and known.cause is not Cause.AFTER:
+        if row is None and known.cause is not Cause.AFTER and not known.can_begin_late:
             raise NotFound(_("This version has no check “%(kind)s”.") % {"kind": kind})
         if _under_way().filter(kind=KIND, subject_id=version.pk).exists():
             raise Conflict(_("Checks of this version are under way; wait for them."))

@@ -22,6 +22,8 @@ import pytest
 import uvicorn
 from allauth.account.internal.flows.login import AUTHENTICATION_METHODS_SESSION_KEY
 from allauth.account.internal.userkit import user_id_to_str
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from django.db import connections
 from django.test import Client
 
@@ -35,11 +37,12 @@ from registry.models import (
     Project,
     Role,
     ServingNode,
+    SigningKey,
     SiteRole,
     TrustRule,
     User,
 )
-from registry.services import fleet, models, tokens, trust, uploads, versions
+from registry.services import fleet, models, signing, tokens, trust, uploads, versions
 from serving_node.contract.control import FileRef
 from serving_node.contract.digests import manifest_digest
 from serving_node.contract.signature import ModelSignature, TensorSignature
@@ -55,6 +58,12 @@ NODE_ENDPOINTS = {
     "metrics": "http://127.0.0.1:24992",
     "admin": "http://127.0.0.1:24993",
 }
+
+
+def public_key() -> str:
+    """Return the PEM of a new public key that signatures can be verified with."""
+    key = ec.generate_private_key(ec.SECP256R1()).public_key()
+    return key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
 
 
 @dataclass
@@ -134,6 +143,12 @@ class Cast:
             owner_id="99",
             scopes=["write"],
             actor=alice,
+        )
+
+    def signing_key(self, name: str = "release") -> SigningKey:
+        """Return a new key that project wren trusts."""
+        return signing.signing_key_add(
+            project=self.project, name=name, public_key=public_key(), actor=self.actor("alice")
         )
 
     def environment(self, slug: str, *, approvals: int) -> Fleet:

@@ -79,6 +79,7 @@ def addresses(served: Served) -> dict[str, str]:
     deployment = f"{PROJECT}deployments/{served.deployment.pk}/"
     hook = make_webhook(served.cast, "first")
     rule = served.cast.trust_rule("first")
+    signing = served.cast.signing_key("first")
     key, _text = served.cast.token_row("alice")
     make_provider(served.cast, "first")
     api = {
@@ -137,6 +138,8 @@ def addresses(served: Served) -> dict[str, str]:
         "api-key": f"/api/v1/api-keys/{key.pk}/",
         "issuers": "/api/v1/issuers/",
         "issuer": "/api/v1/issuers/github/",
+        "signing-keys": f"{PROJECT}signing-keys/",
+        "signing-key": f"{PROJECT}signing-keys/{signing.pk}/",
         "trust-rules": f"{PROJECT}trust-rules/",
         "trust-rule": f"{PROJECT}trust-rules/{rule.pk}/",
         "webhooks": "/api/v1/webhooks/",
@@ -165,6 +168,7 @@ def grow(served: Served, name: str) -> None:
     make_webhook(cast, name)
     grow_sign_in(cast, name)
     cast.trust_rule(name)
+    cast.signing_key(name)
     robot = User.objects.get(username="robot")
     Membership.objects.create(project=project, user=robot, role="viewer")
     tokens.token_create(owner=robot, name=name, scopes=["read"], actor=alice)

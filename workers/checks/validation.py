@@ -46,6 +46,7 @@ from workers.checks.onnx_file import NotOnnx, OnnxSummary, UnreadableModel, read
 from workers.checks.onnx_limits import RUNTIME, domain_name, limit_problems, operator_warnings
 from workers.checks.onnx_signature import signature_of
 from workers.checks.pickle_check import check_pickles
+from workers.checks.signing_check import check_signed
 from workers.checks.unopened import MODEL_FILES, check_unopened, declared_signature, signature_in, unopened_format
 from workers.checks.verdicts import VersionRejected, check
 from workers.locks.leases import Lease
@@ -147,6 +148,8 @@ def _looked_at(version: ModelVersion, lease: Lease) -> _Seen:
     lease.report(5, _("Storing files"))
     files = _check_files(version, lease)
     check_conversion(version, {file.blob.sha256 for file in files}, warnings)
+    # Before anything reads the model.
+    check_signed(version, files, warnings)
     with _local_copies(version, files, lease) as folder:
         lease.report(50, _("Reading the model"))
         given = _config_copy(files, folder)

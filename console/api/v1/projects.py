@@ -25,6 +25,7 @@ from registry.selectors import accounts as selectors
 from registry.services import accounts as services
 from registry.services.code import project_code_formats
 from registry.services.locking import held
+from registry.services.signing import signing_policy_set
 
 
 class ProjectList(ApiView):
@@ -61,6 +62,9 @@ class ProjectItem(ApiView):
             policy = {name: given.pop(name) for name in ("code_formats", "pickles_known_only") if name in given}
             if policy:
                 changed = project_code_formats(project=row, **policy, actor=self.actor)
+            if "signing_policy" in given:
+                wanted = given.pop("signing_policy")
+                changed = signing_policy_set(project=changed, policy=wanted, actor=self.actor)
             if given:
                 changed = services.project_update(project=changed, **given, actor=self.actor)
         return tagged(request, _document(changed))

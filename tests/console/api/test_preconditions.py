@@ -87,6 +87,10 @@ def _trust_rule(cast: Cast) -> str:
     return f"projects/wren/trust-rules/{cast.trust_rule().pk}/"
 
 
+def _signing_key(cast: Cast) -> str:
+    return f"projects/wren/signing-keys/{cast.signing_key().pk}/"
+
+
 def _apply_set(cast: Cast) -> str:
     for place in (None, cast.project):
         apply_sets.apply_set_record(project=place, name="birds", members=[], apply_set=None, actor=cast.actor("alice"))
@@ -140,6 +144,7 @@ CHANGED: dict[str, tuple[Address, dict[str, Any]]] = {
     "service-accounts/<str:account>/": (_account, {}),
     "issuers/<slug:issuer>/": (_issuer, {"is_enabled": False}),
     "projects/<slug:project>/trust-rules/<uuid:rule>/": (_trust_rule, {"lifetime_minutes": 5}),
+    "projects/<slug:project>/signing-keys/<uuid:key>/": (_signing_key, {}),
 }
 # POST verbs that look at If-Match when it is sent.
 VERBS: dict[str, tuple[Address, dict[str, Any]]] = {

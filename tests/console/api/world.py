@@ -13,7 +13,7 @@ from registry.outgoing import Refused
 from registry.services import aliases, apply_sets, cards, scim_tokens, sso, webhooks
 from registry.services.webhook_events import event_test
 from tests.console.api.test_catalog import REPORT
-from tests.console.conftest import Cast
+from tests.console.conftest import Cast, public_key
 from tests.console.web.conftest import Served, make_served
 
 _PARAMETER = re.compile(r"<(?:\w+:)?(\w+)>|\{(\w+)\}")
@@ -72,6 +72,7 @@ def make_world(cast: Cast) -> World:
     mapping = sso.group_mapping_create(provider=provider, group="ml", project=cast.project, role="viewer", actor=alice)
     scim_token, _text = scim_tokens.scim_token_create(name="corp", provider=provider, actor=alice)
     rule = cast.trust_rule()
+    key = cast.signing_key()
     for place in (cast.project, None):
         apply_sets.apply_set_record(project=place, name="birds", members=[], apply_set=None, actor=alice)
     values = {
@@ -80,6 +81,7 @@ def make_world(cast: Cast) -> World:
         "name": "birds",
         "issuer": "github",
         "rule": str(rule.pk),
+        "key": str(key.pk),
         "account": "robot",
         "measurement": str(measurement.pk),
         "project": "wren",
@@ -167,6 +169,7 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
         "owner_id": "2",
         "scopes": ["read"],
     },
+    ("post", "projects/<slug:project>/signing-keys/"): {"name": "new", "public_key": public_key()},
     ("patch", "projects/<slug:project>/trust-rules/<uuid:rule>/"): {"lifetime_minutes": 5},
     ("post", "oidc/exchange"): {"assertion": "none"},
     ("post", "nodes/join/"): {

@@ -81,6 +81,7 @@ class Served:
             "fleet-settings": "/settings/fleets/prod/",
             "projects": "/settings/projects/",
             "project": "/settings/projects/wren/",
+            "signing": "/settings/projects/wren/signing/",
             "webhooks": "/settings/webhooks/",
             "password": "/settings/password/",
             "security": "/settings/security/",

@@ -6,7 +6,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from registry.models import CodeFormats, Membership, Project, Role, SiteRole, User
+from registry.models import CodeFormats, Membership, Project, Role, SigningPolicy, SiteRole, User
 
 
 class ProjectSerializer(serializers.ModelSerializer[Project]):
@@ -22,6 +22,7 @@ class ProjectSerializer(serializers.ModelSerializer[Project]):
             "quota_bytes",
             "code_formats",
             "pickles_known_only",
+            "signing_policy",
             "created_at",
         ]
 
@@ -38,12 +39,14 @@ class ProjectChange(serializers.Serializer[Any]):
     """What changes of a project; what is not given stays. ``code_formats``: may versions bring code that nodes run?
 
     ``pickles_known_only``: may their pickles import nothing but what is known to be harmless?
+    ``signing_policy``: must new versions be signed by a key that the project trusts?
     """
 
     name = serializers.CharField(max_length=200, required=False)
     description = serializers.CharField(required=False, allow_blank=True)
     code_formats = serializers.ChoiceField(choices=CodeFormats.choices, required=False)
     pickles_known_only = serializers.BooleanField(required=False)
+    signing_policy = serializers.ChoiceField(choices=SigningPolicy.choices, required=False)
 
 
 class UserSerializer(serializers.ModelSerializer[User]):
