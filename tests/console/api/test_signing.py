@@ -60,4 +60,4 @@ def test_there_is_a_limit(cast: Cast, monkeypatch: pytest.MonkeyPatch, api: Call
     monkeypatch.setattr("registry.services.signing.MAX_KEYS", 1)
     signing_key_add(project=cast.project, name="one", public_key=public_key(), actor=cast.actor("alice"))
     full = api("alice").post(KEYS, {"name": "two", "public_key": public_key()})
-    assert (full.status_code, full.json()["code"]) == (409, "quota_exceeded")
+    assert (full.status_code, full.json()["code"]) == (413, "quota_exceeded")
