@@ -7,6 +7,7 @@ happens or nothing: what was unpacked and not used is collected.
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from django.utils.translation import ngettext
 from registry.domain.actors import Actor
 from registry.domain.layouts import Layout, LayoutKind, PlannedVersion, archive_among, is_apart, recognise
 from registry.errors import Conflict, NotFound, PermissionDenied, QuotaExceeded, StorageFailed, ValidationFailed
-from registry.models import Blob, ModelVersion, VersionFile
+from registry.models import Blob, ModelVersion, VersionFile, VersionState
 from registry.selectors.quotas import bytes_used
 from registry.services.blobs import blob_keep
 from registry.services.models import model_get_or_create
@@ -36,6 +37,7 @@ from workers.checks.verdicts import Finding, VersionRejected, check
 from workers.locks.leases import Lease
 
 MOST_FILES = 10_000
+OLDER_SECONDS = 60.0
 _TEXT_LIMIT = 1 << 20
 _REFUSED = (ValidationFailed, Conflict, NotFound, PermissionDenied, QuotaExceeded)
 
@@ -71,6 +73,26 @@ def take_apart(
             raise VersionRejected(error.message, errors=error.errors) from error
         warnings.extend(finding.warnings)
     return made
+
+
+def wait_for_older(version: ModelVersion, lease: Lease) -> None:
+    """Let the versions that were made of the same upload before this one get their numbers first, for a while.
+
+    Two workers may check them at once. The wait is bounded: an older one may itself wait for a worker.
+    """
+    upload = (version.metadata.get("import") or {}).get("upload")
+    if not upload:
+        return
+    older = ModelVersion.objects.filter(
+        model=version.model_id,
+        state=VersionState.VALIDATING,
+        metadata__import__upload=upload,
+        created_at__lt=version.created_at,
+    )
+    deadline = time.monotonic() + OLDER_SECONDS
+    while older.exists() and time.monotonic() < deadline:
+        lease.check()
+        time.sleep(0.1)
 
 
 def _layout(blobs: Blobs) -> Layout:

@@ -36,7 +36,7 @@ from serving_node.contract.control import FileRef
 from serving_node.contract.digests import manifest_digest
 from serving_node.contract.model_config import ModelConfig
 from serving_node.contract.signature import ModelSignature
-from workers.checks.arranging import take_apart
+from workers.checks.arranging import take_apart, wait_for_older
 from workers.checks.code_check import check_code
 from workers.checks.config_check import CONFIG_FILE, MODEL_FILE, check_config
 from workers.checks.conversion_check import check_conversion
@@ -131,6 +131,7 @@ class _Seen:
 
 def _run_checks(version: ModelVersion, lease: Lease, warnings: list[str]) -> int:
     seen = _looked_at(version, lease)
+    wait_for_older(version, lease)
     lease.check()
     return version_accept(
         version=version,

@@ -6,12 +6,14 @@ import io
 import json
 import stat
 import tarfile
+import threading
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.db import connections
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -107,6 +109,24 @@ class TestVersions:
         # The same content is kept once.
         assert made[0].files.get(path="model.onnx").blob == made[2].files.get(path="model.onnx").blob
 
+    def test_the_younger_version_waits_for_the_number_of_the_older_one_for_a_while(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        folder = {"net/1/model.onnx": VALID, "net/2/model.onnx": OTHER}
+        version, operation = validate({"folder.zip": zipped(folder)})
+        older, younger = operation.result["made"]
+        ended = threading.Thread(target=_work_and_close, args=[younger["operation"]])
+        ended.start()
+        work_on(older["operation"])
+        ended.join(60)
+        numbers = {str(one.pk): one.number for one in version.model.versions.exclude(number=None)}
+        assert numbers == {older["version"]: 1, younger["version"]: 2}
+        monkeypatch.setattr("workers.checks.arranging.OLDER_SECONDS", 0.0)
+        _version, operation = validate({"folder.zip": zipped(folder)}, version.model)
+        older, younger = operation.result["made"]
+        work_on(younger["operation"])
+        assert ModelVersion.objects.get(pk=younger["version"]).number == 3
+
     def test_an_mlflow_folder_and_a_mar_give_their_network(self) -> None:
         text = b"run_id: abc\nflavors:\n  onnx: {data: model.onnx}\n"
         version, _operation = validate({"MLmodel": text, "model.onnx": VALID, "conda.yaml": b"x: y"})
@@ -154,6 +174,13 @@ class TestVersions:
         again.refresh_from_db()
         assert (again.state, again.number) == ("ready", 2)
         assert Blob.objects.filter(sha256=version.files.get().blob.sha256).count() == 1
+
+
+def _work_and_close(operation: str) -> None:
+    try:
+        work_on(operation)
+    finally:
+        connections.close_all()
 
 
 def _die(*arguments: Any) -> None:
