@@ -79,8 +79,9 @@ def rotate(client: Flotilla, /, key: str, overlap_hours: int, as_json: bool) -> 
 
 @keys.command()
 @click.argument("key")
+@json_option
 @client_command
-def revoke(client: Flotilla, /, key: str) -> None:
+def revoke(client: Flotilla, /, key: str, as_json: bool) -> None:
     """Revoke KEY (its name, beginning or id) for good."""
     client.keys.revoke(key)
-    click.echo(f"{key} is revoked.")
+    show({"revoked": key}, as_json, lambda: f"{key} is revoked.")

@@ -17,7 +17,8 @@ SIGNATURE_FILE = "model.sig"
 @click.argument("path", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--key", type=click.Path(exists=True, dir_okay=False, path_type=Path), required=True, help="PEM file.")
 @click.option("--password-file", type=click.File("rb"), help="File with the key's password; - for standard input.")
-def sign(path: Path, key: Path, password_file: IO[bytes] | None) -> None:
+@json_option
+def sign(path: Path, key: Path, password_file: IO[bytes] | None, as_json: bool) -> None:
     """Sign all files of the folder PATH into PATH/model.sig; push the folder then.
 
     The key is an elliptic curve private key (P-256, P-384 or P-521).
@@ -36,7 +37,7 @@ def sign(path: Path, key: Path, password_file: IO[bytes] | None) -> None:
     except (ValueError, TypeError, AttributeError, OSError) as error:
         # What the library raises for keys of other kinds and for passwords that do not fit.
         raise CommandFailed(f"The folder is not signed: {error}") from None
-    click.echo(f"{target} is signed with {key}.")
+    show({"signature": str(target)}, as_json, lambda: f"{target} is signed with {key}.")
 
 
 @click.group()
