@@ -9,6 +9,8 @@ from registry.errors import ValidationFailed
 
 MAX_PATH = 500
 MAX_PART = 255
+MAX_FILES = 10_000
+"""Files of one version."""
 
 
 def path_problem(path: str) -> str:

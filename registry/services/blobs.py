@@ -27,23 +27,28 @@ def blob_keep(path: Path) -> Blob:
     Raises:
         StorageFailed: the store did not take it.
     """
-    first, second, size = hashlib.sha256(), blake3(), 0
-    with path.open("rb") as file:
-        while piece := file.read(_READ_SIZE):
-            first.update(piece)
-            second.update(piece)
-            size += len(piece)
-    sha256, store = first.hexdigest(), artifact_store()
+    sha256, blake = digests_of(path)
+    size, store = path.stat().st_size, artifact_store()
     if not store.exists(sha256):
         store.put_file(path, sha256)
     with transaction.atomic():
-        values = {"blake3": second.hexdigest(), "size": size, "storage_key": storage_key(sha256)}
+        values = {"blake3": blake, "size": size, "storage_key": storage_key(sha256)}
         Blob.objects.get_or_create(sha256=sha256, defaults=values)
         # Under the row's lock collection cannot take the content; it may have just before.
         blob = Blob.objects.select_for_update().get(sha256=sha256)
         if not store.exists(sha256):
             store.put_file(path, sha256)
     return blob
+
+
+def digests_of(path: Path) -> tuple[str, str]:
+    """Return SHA-256 and BLAKE3 of a local file. Raises OSError."""
+    first, second = hashlib.sha256(), blake3()
+    with path.open("rb") as file:
+        while piece := file.read(_READ_SIZE):
+            first.update(piece)
+            second.update(piece)
+    return first.hexdigest(), second.hexdigest()
 
 
 def blobs_due(now: datetime) -> QuerySet[Blob]:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import re
 import uuid
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from blake3 import blake3 as new_blake3
 from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
@@ -17,7 +15,7 @@ from django.utils.translation import gettext as _
 
 from registry import telemetry
 from registry.domain.actors import Actor
-from registry.domain.paths import require_path
+from registry.domain.paths import MAX_FILES, require_path
 from registry.errors import (
     Conflict,
     Immutable,
@@ -31,6 +29,7 @@ from registry.errors import (
 )
 from registry.models import Blob, ModelVersion, Project, Upload, UploadState, VersionFile, VersionState
 from registry.services import audit, quotas
+from registry.services.blobs import digests_of
 from registry.services.permissions import require
 from registry.services.staging import staged_remove, staging_path
 from registry.services.transition import move
@@ -50,7 +49,6 @@ __all__ = [
 _RUNNING = (UploadState.RECEIVING, UploadState.RECEIVED)
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _READ_SIZE = 4 * 1024 * 1024
-_MAX_FILES = 10_000
 
 
 def upload_create(*, version: ModelVersion, path: str, length: int, sha256: str = "", actor: Actor) -> Upload:
@@ -258,8 +256,8 @@ def _require_free_path(version: ModelVersion, path: str) -> None:
     running = Upload.objects.filter(version=version, state__in=_RUNNING)
     if running.filter(path=path).exists():
         raise Conflict(_("An upload to “%(path)s” is under way.") % {"path": path})
-    if running.count() + VersionFile.objects.filter(version=version).count() >= _MAX_FILES:
-        raise QuotaExceeded(_("A version has at most %(count)s files.") % {"count": _MAX_FILES})
+    if running.count() + VersionFile.objects.filter(version=version).count() >= MAX_FILES:
+        raise QuotaExceeded(_("A version has at most %(count)s files.") % {"count": MAX_FILES})
 
 
 def _require_room(project: Project, length: int) -> None:
@@ -287,15 +285,10 @@ def _require_promised(upload: Upload, sha256: str) -> None:
 
 def _hash_file(path: Path) -> tuple[str, str]:
     """Return SHA-256 and BLAKE3 of a staged file."""
-    first, second = hashlib.sha256(), new_blake3()
     try:
-        with path.open("rb") as file:
-            while piece := file.read(_READ_SIZE):
-                first.update(piece)
-                second.update(piece)
+        return digests_of(path)
     except OSError as error:
         raise _unreadable(error) from error
-    return first.hexdigest(), second.hexdigest()
 
 
 def _unreadable(error: OSError) -> StorageFailed:

@@ -19,6 +19,7 @@ from django.utils.translation import ngettext
 
 from registry.domain.actors import Actor
 from registry.domain.layouts import Layout, LayoutKind, PlannedVersion, archive_among, is_apart, recognise
+from registry.domain.paths import MAX_FILES
 from registry.errors import Conflict, NotFound, PermissionDenied, QuotaExceeded, StorageFailed, ValidationFailed
 from registry.models import Blob, ModelVersion, VersionFile, VersionState
 from registry.selectors.quotas import bytes_used
@@ -36,7 +37,6 @@ from workers.checks.archives import Limits, unpack
 from workers.checks.verdicts import Finding, VersionRejected, check
 from workers.locks.leases import Lease
 
-MOST_FILES = 10_000
 OLDER_SECONDS = 60.0
 _TEXT_LIMIT = 1 << 20
 _REFUSED = (ValidationFailed, Conflict, NotFound, PermissionDenied, QuotaExceeded)
@@ -130,7 +130,7 @@ def _unpacked(version: ModelVersion, name: str, archive: Blob, lease: Lease) -> 
         artifact_store().copy_to(archive.sha256, local)
         project = version.model.project
         room = max(0, project.quota_bytes - bytes_used(project)) + archive.size
-        unpack(local, name, Limits(MOST_FILES, min(room, settings.MAX_UPLOAD_BYTES)), keep)
+        unpack(local, name, Limits(MAX_FILES, min(room, settings.MAX_UPLOAD_BYTES)), keep)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return found

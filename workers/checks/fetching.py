@@ -23,19 +23,19 @@ from obstore.store import from_url
 
 from registry.domain.actors import Actor
 from registry.domain.import_sources import WEB_SCHEMES, source_problem
-from registry.domain.paths import clash, path_problem
+from registry.domain.paths import MAX_FILES, clash, path_problem
 from registry.errors import QuotaExceeded, StorageFailed, ValidationFailed
 from registry.models import ApiToken, Blob, ModelVersion, Operation, User, VersionState
 from registry.selectors.quotas import bytes_used
 from registry.services.blobs import blob_keep
 from registry.services.quotas import require_bytes
 from registry.services.versions import version_add_file, version_submit
-from workers.checks.arranging import MOST_FILES
 from workers.checks.verdicts import VersionRejected
 from workers.locks.leases import Lease
 
-# Without a byte for so long, or longer than that in all, a source counts as gone.
-_IDLE_SECONDS, _WHOLE_SECONDS = 60.0, 6 * 3600.0
+# Without a byte for so long, or longer than that in all, a source counts as gone. A task of a worker has 15 minutes
+# (CELERY_TASK_TIME_LIMIT), and one that is killed would begin again.
+_IDLE_SECONDS, _WHOLE_SECONDS = 60.0, 13 * 60.0
 _PIECE = 4 * 1024 * 1024
 _SOURCE_ERRORS = (obstore.exceptions.BaseError, httpx2.HTTPError, OSError)
 
@@ -100,8 +100,8 @@ def _fetched(version: ModelVersion, address: str, local: Path, lease: Lease) -> 
     files = _web(address) if urlsplit(address).scheme in WEB_SCHEMES else _store(address)
     found: dict[str, Blob] = {}
     for path, pieces in files:
-        if len(found) >= MOST_FILES:
-            raise ValidationFailed(_("A version has at most %(count)s files.") % {"count": MOST_FILES})
+        if len(found) >= MAX_FILES:
+            raise ValidationFailed(_("A version has at most %(count)s files.") % {"count": MAX_FILES})
         if problem := path_problem(path):
             raise ValidationFailed(f"{path[:200]}: {problem}")
         lease.report(min(90, len(found)), _("Fetching %(path)s") % {"path": path})
@@ -124,7 +124,7 @@ def _write(local: Path, pieces: Pieces, room: int, deadline: float, lease: Lease
                 raise ValidationFailed(_("There is room for only %(room)d bytes more.") % {"room": room})
             if time.monotonic() > deadline:
                 raise ValidationFailed(
-                    _("Fetching took longer than %(hours)d hours.") % {"hours": _WHOLE_SECONDS // 3600}
+                    _("Fetching took longer than %(minutes)d minutes.") % {"minutes": _WHOLE_SECONDS // 60}
                 )
             file.write(piece)
     return size
