@@ -26,7 +26,7 @@ LIMITS = [
     ("An unfinished upload is kept", "console.settings:UPLOAD_EXPIRY_HOURS", "hours", "FLOTILLA_UPLOAD_EXPIRY_HOURS"),
     ("Content that nobody holds is kept", "console.settings:BLOB_GRACE_HOURS", "hours", "FLOTILLA_BLOB_GRACE_HOURS"),
     ("Silence while bytes are being sent", "console.uploads.reception:IDLE_SECONDS", "seconds", ""),
-    ("Files of a version", "registry.services.uploads:_MAX_FILES", "", ""),
+    ("Files of a version", "registry.domain.paths:MAX_FILES", "", ""),
     ("Characters of a file's path", "registry.domain.paths:MAX_PATH", "", ""),
     ("Aliases of a model", "registry.services.aliases:MAX_ALIASES", "", ""),
     ("A model card", "registry.domain.cards:MAX_CARD_BYTES", "bytes", ""),
