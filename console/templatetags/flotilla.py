@@ -90,6 +90,38 @@ def since(moment: datetime.datetime | None) -> SafeString | str:
 
 
 @register.filter
+def countdown(moment: datetime.datetime | None) -> SafeString | str:
+    """Return a moment to come as time of day and the time left to it, which the browser counts down.
+
+    Only the time of day is read out: what changes every second would never let a screen reader finish.
+    """
+    if moment is None:
+        return _("no time yet")
+    exact, now = moment.astimezone(datetime.UTC), timezone.now()
+    is_today = exact.date() == now.astimezone(datetime.UTC).date()
+    return format_html(
+        '<time class="num" datetime="{}" title="{} UTC" data-moment>{} UTC</time>'
+        '<span class="num" aria-hidden="true" data-countdown="{}">, {}</span>',
+        exact.isoformat(timespec="seconds"),
+        exact.strftime("%Y-%m-%d %H:%M:%S"),
+        exact.strftime("%H:%M" if is_today else "%Y-%m-%d %H:%M"),
+        exact.isoformat(timespec="seconds"),
+        _("in %(amount)s") % {"amount": remaining(exact - now)},
+    )
+
+
+def remaining(left: datetime.timedelta) -> str:
+    """Return ``2 h 5 min``, ``5 min 3 s`` or ``3 d 2 h``: two units at most; the past counts as 0 s."""
+    whole = max(0, math.ceil(left.total_seconds()))
+    days, hours, minutes, seconds_left = whole // 86400, whole // 3600 % 24, whole // 60 % 60, whole % 60
+    if days:
+        return f"{days} d {hours} h"
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {seconds_left} s" if minutes else f"{seconds_left} s"
+
+
+@register.filter
 def is_ahead(moment: datetime.datetime | None) -> bool:
     """Say whether a moment is still to come; none never is."""
     return moment is not None and moment > timezone.now()

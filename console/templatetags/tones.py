@@ -36,6 +36,10 @@ TONES: dict[str, Tone] = {
     "warn": Tone(_("Warning"), "amber", "triangle-alert"),
     "fail": Tone(_("Fail"), "red", "circle-x"),
     "error": Tone(_("Error"), "red", "octagon-alert"),
+    # signatures
+    "verified": Tone(_("Verified"), "green", "shield-check"),
+    "unsigned": Tone(_("Not signed"), "amber", "triangle-alert"),
+    "unverified": Tone(_("Not verified"), "red", "circle-x"),
     # sync and health
     "synced": Tone(_("Synced"), "green", "circle-check"),
     "progressing": _busy(_("Progressing")),

@@ -129,6 +129,33 @@ class Verdict:
         return tuple(finding.sentence for finding in self.findings if finding.standing is not Standing.MET)
 
 
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """What the clock alone asks of a change that nothing else holds up.
+
+    ``opens_at`` is when the windows ``closed_by`` let it start, None when they are open or (``is_shut``) do not open in
+    sight. ``wait_minutes`` begin when nothing else is missing, so they have no moment yet.
+    """
+
+    opens_at: datetime | None = None
+    closed_by: str = ""
+    is_shut: bool = False
+    wait_minutes: int = 0
+
+    def __bool__(self) -> bool:
+        """Whether it holds anything up."""
+        return self.opens_at is not None or self.is_shut or bool(self.wait_minutes)
+
+
+def timing(windows: Sequence[Window], wait_minutes: int, now: datetime) -> Timing:
+    """Return what the clock asks of a change that is asked for now."""
+    ready = now + timedelta(minutes=wait_minutes)
+    opens = opening(windows, ready)
+    if opens == ready:
+        return Timing(wait_minutes=wait_minutes)
+    return Timing(opens, closing_at(windows, ready), opens is None, wait_minutes)
+
+
 def judge(rules: Rules, facts: Facts, now: datetime) -> Verdict:
     """Return how a request stands. The wait begins with the approval; the windows are looked at when it has ended."""
     findings = [*_approvals(rules, facts), *_checks(rules, facts.versions)]

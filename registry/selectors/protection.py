@@ -9,7 +9,7 @@ from datetime import datetime
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils.translation import gettext as _
 
-from registry.domain.protection import CheckedVersion, Facts, Rules, Verdict, judge, read_checks
+from registry.domain.protection import CheckedVersion, Facts, Rules, Timing, Verdict, judge, read_checks, timing
 from registry.domain.windows import Window, opening, read_windows
 from registry.models import (
     ROLE_RANK,
@@ -42,6 +42,11 @@ def rules_of(environment: Environment) -> Rules:
 def windows_of(environment: Environment) -> tuple[Window, ...]:
     """Return the environment's windows."""
     return read_windows(environment.windows)
+
+
+def timing_of(environment: Environment, now: datetime) -> Timing:
+    """Return what the clock asks of a change in the environment, whatever else it asks."""
+    return timing(windows_of(environment), environment.wait_minutes, now)
 
 
 def opens_at(environment: Environment, now: datetime) -> datetime | None:

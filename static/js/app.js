@@ -1,4 +1,5 @@
 // What every page has: theme, keyboard, jump palette, toasts, copy buttons, relative times, guarded forms.
+import { refreshCountdowns } from "./countdown.js";
 import { startLive } from "./live.js";
 
 const html = document.documentElement;
@@ -199,11 +200,15 @@ addEventListener("beforeunload", (event) => {
 });
 
 document.addEventListener("toast", (event) => toast(event.detail.level, event.detail.text));
-document.addEventListener("htmx:after:swap", refreshTimes);
+for (const swapped of ["htmx:after:swap", "flotilla:fragment"]) {
+  document.addEventListener(swapped, refreshTimes);
+  document.addEventListener(swapped, refreshCountdowns);
+}
 document.addEventListener("htmx:error", () => toast("error", text("offline")));
-document.addEventListener("flotilla:fragment", refreshTimes);
 
 for (const message of document.querySelectorAll("#messages [data-level]")) toast(message.dataset.level, message.textContent.trim());
 setInterval(refreshTimes, 10000);
+setInterval(refreshCountdowns, 1000);
 refreshTimes();
+refreshCountdowns();
 startLive();

@@ -7,6 +7,7 @@ import uuid
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
+from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET, require_POST
 
@@ -14,12 +15,12 @@ from console.web import equivalents
 from console.web.forms.approvals import ReviewForm
 from console.web.page import actor_of, add_errors, page, permissions, render_page
 from registry.errors import RegistryError
-from registry.models import ConfigRevision
+from registry.models import Check, ConfigRevision, ModelVersion
 from registry.models.deployments import ApprovalState
 from registry.selectors import accounts
 from registry.selectors import approvals as selectors
 from registry.selectors.permissions import can
-from registry.selectors.protection import WAITING
+from registry.selectors.protection import WAITING, timing_of
 from registry.services import approvals as services
 from registry.services import configs as config_services
 
@@ -60,10 +61,10 @@ def _page(request: HttpRequest, approval_id: uuid.UUID, form: ReviewForm, status
         "routes_after": _routes(one.spec),
         "curl": equivalents.curl("POST", f"approvals/{one.pk}/reviews/", body),
         "waits": waits,
+        "timing": timing_of(one.environment, timezone.now()) if one.state == ApprovalState.OPEN else None,
         "may_withdraw": waits and (one.requester_id == actor.user_id or bool(can(actor, "approval.withdraw", one))),
         "required_checks": [check["kind"] for check in one.environment.required_checks],
-        "signing": _SIGNING,
-        "signed": [check.version_id for check in detail.checks if check.kind == _SIGNING],
+        "versions": _signed(detail),
         **permissions(actor, one, "approval.comment"),
     }
     return render_page(
@@ -75,6 +76,12 @@ def _page(request: HttpRequest, approval_id: uuid.UUID, form: ReviewForm, status
         topics=[f"approval:{one.pk}"],
         status=status,
     )
+
+
+def _signed(detail: selectors.ApprovalDetail) -> list[tuple[ModelVersion, Check | None]]:
+    """Return the versions of the plan, each with the check that says who signed it; None where none was made."""
+    checks = {check.version_id: check for check in detail.checks if check.kind == _SIGNING}
+    return [(version, checks.get(version.pk)) for version in detail.versions]
 
 
 def _routes(spec: object) -> list[dict[str, object]]:

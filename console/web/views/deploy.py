@@ -8,6 +8,7 @@ from typing import Any
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST
 
@@ -23,6 +24,7 @@ from registry.selectors import fleet as fleet_selectors
 from registry.selectors import models as model_selectors
 from registry.selectors import versions as version_selectors
 from registry.selectors.aliases import alias_numbers
+from registry.selectors.protection import timing_of
 from registry.services import deployments as services
 from registry.services import plans as plan_services
 from registry.services.deployments import ChangeOutcome
@@ -149,7 +151,12 @@ def plan(request: HttpRequest, project: str, model: str) -> HttpResponse:
     except RegistryError as error:
         return render(request, "web/fragments/plan.html", {"error": error})
     body = {"model": one.slug, "fleet": fleet.slug, "spec": _for_api(spec), "comment": form.cleaned_data["comment"]}
-    context = {"plan": found, "curl": equivalents.curl("POST", f"projects/{project}/deployments/", body)}
+    context = {
+        "plan": found,
+        "curl": equivalents.curl("POST", f"projects/{project}/deployments/", body),
+        # A plan that no rule holds up has no findings.
+        "timing": timing_of(fleet.environment, timezone.now()) if found.protection.findings else None,
+    }
     return render(request, "web/fragments/plan.html", context)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET, require_POST
 
@@ -23,6 +24,7 @@ from registry.models import Deployment
 from registry.models.deployments import HealthStatus
 from registry.selectors import accounts, metrics
 from registry.selectors import deployments as selectors
+from registry.selectors.protection import timing_of
 from registry.services import deployments as services
 from registry.services import plans as plan_services
 
@@ -80,6 +82,7 @@ def deployment(request: HttpRequest, project: str, deployment_id: uuid.UUID) -> 
         "rollback_curl": equivalents.curl("POST", f"projects/{project}/deployments/{one.pk}/rollback"),
         "rollouts": list(selectors.rollouts_of(one)[:10]),
         "summary": _summary(one),
+        "timing": timing_of(one.fleet.environment, timezone.now()),
         **chart_context(request, [one]),
         **permissions(actor, one, "deployment.change", "deployment.traffic", "deployment.rollback", "deployment.infer"),
     }

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from registry.domain.protection import CheckedVersion, Facts, RequiredCheck, Rules, judge, read_checks
+from registry.domain.protection import CheckedVersion, Facts, RequiredCheck, Rules, Timing, judge, read_checks, timing
 from registry.domain.windows import Window
 from registry.errors import ValidationFailed
 
@@ -74,6 +74,18 @@ def test_windows_are_looked_at_when_the_wait_is_over() -> None:
     assert judge(rules, Facts(approved_at=NOW), verdict.until).is_allowed
     short = judge(Rules(wait_minutes=30, windows=(EVENING,)), Facts(approved_at=NOW), NOW)
     assert short.until == NOW + timedelta(minutes=30)
+
+
+def test_timing_tells_what_the_clock_alone_asks() -> None:
+    assert not timing((), 0, NOW)
+    assert timing((), 30, NOW) == Timing(wait_minutes=30)
+    assert not timing((EVENING,), 0, NOW)
+    opens = NOW.replace(hour=18) + timedelta(hours=60)
+    assert timing((EVENING,), 0, NOW.replace(hour=19)) == Timing(opens, "weekend")
+    # The wait ends inside the window: what counts is when that opens, which does not move with the clock.
+    assert timing((EVENING,), 7 * 60, NOW) == Timing(opens, "weekend", wait_minutes=7 * 60)
+    always = Window("always", "deny", "* * * * *", 5, "UTC")
+    assert timing((always,), 0, NOW) == Timing(None, "always", is_shut=True)
 
 
 def test_a_window_that_never_opens_denies() -> None:
