@@ -15,6 +15,7 @@ from flotilla.commands import (
     aliases,
     audit,
     bench_model,
+    cards,
     checks,
     completion,
     configs,
@@ -28,10 +29,12 @@ from flotilla.commands import (
     operations,
     promote,
     push,
+    quotas,
     reviews,
     sign_in,
     signing,
     status,
+    version_facts,
     webhooks,
 )
 
@@ -131,6 +134,8 @@ for _command in (
     models.models,
     models.versions,
     checks.checks,
+    version_facts.version,
+    cards.card,
     aliases.alias,
     configs.config,
     declarative.export,
@@ -158,6 +163,7 @@ for _command in (
     webhooks.webhooks,
     audit.audit,
     keys.keys,
+    quotas.quotas,
     signing.sign,
     signing.signing,
 ):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import quote
 
 import click
 from click.shell_completion import CompletionItem, get_completion_class
@@ -20,7 +21,7 @@ SECONDS = 1.0
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """Print what makes SHELL complete commands, options, and names of models, fleets, environments and nodes.
+    """Print what makes SHELL complete commands, options, and names that the console knows.
 
     \b
     bash: eval "$(flotilla completion bash)"        in ~/.bashrc
@@ -49,7 +50,8 @@ def _commands(group: click.Group) -> list[click.Command]:
     return found
 
 
-# Name of a parameter -> the list that has its values, and the column.
+_VERSIONS = "projects/{project}/models/{model}/versions/"
+# Name of a parameter -> the list that has its values, and the column; {model} is that of the same command.
 _LISTED: dict[str, tuple[str, str]] = {
     "model": ("projects/{project}/models/", "slug"),
     "fleet": ("fleets/", "slug"),
@@ -59,6 +61,9 @@ _LISTED: dict[str, tuple[str, str]] = {
     "project": ("projects/", "slug"),
     "approval": ("approvals/", "id"),
     "operation": ("operations/", "id"),
+    "version": (_VERSIONS, "number"),
+    "before": (_VERSIONS, "number"),
+    "after": (_VERSIONS, "number"),
 }
 
 
@@ -76,7 +81,8 @@ def _names(given: dict[str, Any], listed: tuple[str, str]) -> list[str]:
             given.get("url"), given.get("token"), given.get("project"), given.get("profile")
         )
         with Flotilla(where.url, where.token, where.project, seconds=SECONDS) as client:
-            answer = client.transport.send("GET", listed[0].format(project=where.project))
-            return [str(row[listed[1]]) for row in answer.json()["results"]]
+            path = listed[0].format(project=where.project, model=quote(given.get("model") or "", safe=""))
+            values = [row[listed[1]] for row in client.transport.send("GET", path).json()["results"]]
+            return [str(value) for value in values if value is not None]
     except (ApiError, ProfileError, OSError, ValueError, KeyError):
         return []

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
 import json
-import sys
-import tempfile
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
-from flotilla.commands.context import CommandFailed, client_command, describe, json_option, show, table
+from flotilla.commands.context import CommandFailed, client_command, json_option, show, table
+from flotilla.commands.editing import confirmed, guarded, keep, text_diff
 from flotilla.commands.exit_codes import Exit
-from flotilla.sdk import ApiError, Flotilla
+from flotilla.sdk import Flotilla
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _number = click.argument("number", type=click.IntRange(0), default=0)
@@ -126,20 +124,20 @@ def edit(client: Flotilla, model: str, form: str, comment: str, yes: bool, as_js
         if edited is None or edited.strip() == before.strip():
             return show({"changed": False}, as_json, lambda: "Nothing changed.")
         text = edited
-        report = _guarded(text, form, partial(client.check_config, model, text, kind=form))
+        report = guarded("config", text, form, partial(client.check_config, model, text, kind=form))
         if report["ok"]:
             break
         click.echo(_problems(report["errors"]), err=True)
-        if not _ask("Edit it again?", yes=False):
-            raise CommandFailed(f"Not stored. Your text is in {_keep(text, form)}")
+        if not confirmed("Edit it again?", yes=False):
+            raise CommandFailed(f"Not stored. Your text is in {keep('config', text, form)}")
     lines = text_diff(seen["pbtxt"], report["pbtxt"], f"{model} config {seen['number']}", f"{model} config (new)")
     if not lines:
         return show({"changed": False}, as_json, lambda: "It means the same; nothing is stored.")
     click.echo("\n".join(lines), err=True)
-    if not _ask("Store it?", yes=yes):
-        raise CommandFailed(f"Not stored. Your text is in {_keep(text, form)}")
+    if not confirmed("Store it?", yes=yes):
+        raise CommandFailed(f"Not stored. Your text is in {keep('config', text, form)}")
     store = partial(client.configs.create, kind=form, comment=comment, parent=seen["number"], if_match=tag)
-    made = _guarded(text, form, partial(store, model, text))
+    made = guarded("config", text, form, partial(store, model, text))
     return show(made, as_json, lambda: f"{model} config {made['number']} ({made['digest'][:12]})")
 
 
@@ -174,35 +172,6 @@ def copy(
 def kind_of(file: Path) -> str:
     """Return how the file is written, by its name."""
     return "json" if file.suffix == ".json" else "pbtxt"
-
-
-def text_diff(before: str, after: str, name_before: str, name_after: str) -> list[str]:
-    """Return a unified diff, empty when the texts are equal."""
-    return list(difflib.unified_diff(before.splitlines(), after.splitlines(), name_before, name_after, lineterm=""))
-
-
-def _guarded(text: str, form: str, ask: Any) -> Any:
-    """Return the answer; keep what was typed when there is none."""
-    try:
-        return ask()
-    except ApiError as error:
-        kept = _keep(text, form)
-        if error.status == 412:
-            sentence = f"Somebody stored another config meanwhile. Your text is in {kept}"
-            raise CommandFailed(sentence, Exit.CONFLICT) from None
-        raise CommandFailed(f"{describe(error)}\nYour text is in {kept}") from None
-
-
-def _keep(text: str, form: str) -> Path:
-    with tempfile.NamedTemporaryFile("w", prefix="flotilla-config-", suffix=f".{form}", delete=False) as file:
-        file.write(text)
-    return Path(file.name)
-
-
-def _ask(question: str, *, yes: bool) -> bool:
-    if yes:
-        return True
-    return sys.stdin.isatty() and click.confirm(question, default=True, err=True)
 
 
 def _before(newest: dict[str, Any]) -> int:

@@ -119,7 +119,8 @@ def _prepare(client: Flotilla, path: Path, set_name: str | None, prune: bool) ->
     """Return documents, changes and what the server refuses of them."""
     from flotilla.declarative import applying
     from flotilla.declarative.documents import DocumentsRefused, read_documents
-    from flotilla.declarative.kinds import SHAPES, SITE, Refused
+    from flotilla.declarative.kind import Refused
+    from flotilla.declarative.kinds import SHAPES, SITE
 
     if prune and not set_name:
         raise click.UsageError("--prune deletes what a set owns: name it with --set.")

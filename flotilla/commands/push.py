@@ -9,6 +9,7 @@ import click
 
 from flotilla.commands.context import CommandFailed, client_command, json_option
 from flotilla.commands.deployments import wanted_routes
+from flotilla.commands.fact_options import VersionFacts, fact_options
 from flotilla.commands.following import Outcome, following, json_lines_option, timeout_option
 from flotilla.sdk import Flotilla, FollowFailed, Step
 
@@ -29,8 +30,7 @@ class FileOrAddress(click.Path):
 @click.command()
 @click.argument("model")
 @click.argument("path", type=FileOrAddress())
-@click.option("--git-sha", default="", help="Commit that the version was made from.")
-@click.option("--ci-run", default="", help="Address of the CI run.")
+@fact_options
 @click.option("--wait/--no-wait", default=True, show_default=True, help="Follow checks, approval and rollout.")
 @click.option("--alias", help="Then point this alias at the version.")
 @click.option("--deploy", "fleet", metavar="FLEET", help="Then serve the version there.")
@@ -45,8 +45,7 @@ def push(
     client: Flotilla,
     model: str,
     path: Path | str,
-    git_sha: str,
-    ci_run: str,
+    facts: VersionFacts,
     wait: bool,
     alias: str | None,
     fleet: str | None,
@@ -67,12 +66,11 @@ def push(
     if not wait and (alias or fleet):
         raise click.UsageError("--alias and --deploy need the checks to have passed, so they do not go with --no-wait.")
     files = files_of(path) if isinstance(path, Path) else {}
-    source = {key: value for key, value in {"git_sha": git_sha, "ci_run": ci_run}.items() if value}
     with following(as_json, json_lines, lambda done: _sentence(model, done)) as outcome:
         tell = outcome.display.tell
         follower = client.follower(timeout, tell)
         if isinstance(path, str):
-            version, fetching = client.fetch(model, path, source=source)
+            version, fetching = client.fetch(model, path, **facts.arguments())
             page = client.page(f"models/{model}/versions/{version['id']}")
             if not wait:
                 outcome.add(version=version, checks=[], links={"version": page}, operation=fetching["id"])
@@ -80,7 +78,7 @@ def push(
             fetched = follower.operation(fetching["id"], "fetch", link=page, verdict="checks_failed")
             operation = {"id": fetched["result"]["operation"]}
         else:
-            version, operation = client.upload(model, files, source=source, progress=_progress(tell))
+            version, operation = client.upload(model, files, **facts.arguments(), progress=_progress(tell))
             page = client.page(f"models/{model}/versions/{version['id']}")
             tell(Step("upload", "done", f"{len(files)} file(s) of {model}", 100, page))
         outcome.add(version=version, checks=[], links={"version": page})

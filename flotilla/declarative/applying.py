@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from flotilla.declarative.documents import Document
-from flotilla.declarative.kinds import KINDS, SITE, DeploymentKind, Refused, Write
+from flotilla.declarative.kind import Refused, Write
+from flotilla.declarative.kinds import KINDS, SITE, DeploymentKind
 from flotilla.declarative.plan import Change, Key, compare, follow_configs, to_prune
 from flotilla.sdk.transport import ApiError, Transport
 

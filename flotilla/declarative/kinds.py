@@ -3,91 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
+from flotilla.declarative.catalog_kinds import ModelCardKind, ModelKind, ServingConfigKind
 from flotilla.declarative.documents import Document
-from flotilla.declarative.schema import Anything, Either, Flag, Items, Number, Shape, Table, Text, Whole
+from flotilla.declarative.kind import Json, Kind, Refused, Spec, Write, by_name, stripped, with_spec
+from flotilla.declarative.schema import Either, Flag, Items, Number, Shape, Table, Text, Whole
 from flotilla.sdk.transport import ApiError, Transport
-
-Json = dict[str, Any]
-Spec = Mapping[str, Any]
-DRY_RUN = {"Flotilla-Dry-Run": "true"}
-
-
-class Refused(Exception):
-    """A document cannot be made so; the message is one sentence."""
-
-
-@dataclass(frozen=True, slots=True)
-class Write:
-    """How to write: ``dry``: only try; ``secrets`` are the values that documents name (by variable)."""
-
-    transport: Transport
-    secrets: Mapping[str, str]
-    dry: bool = False
-
-    def send(self, method: str, path: str, body: Any = None, *, seen: str = "") -> Json:
-        """Send a change, of what has the tag ``seen`` when there is one, and return the answer."""
-        headers = {**(DRY_RUN if self.dry else {}), **({"If-Match": seen} if seen else {})}
-        answer = self.transport.send(method, path, json=body, headers=headers)
-        return dict(answer.json()) if answer.content else {}
-
-
-class Kind:
-    """One kind. ``unseen``: fields that cannot be read back. ``prunable``: may be deleted. Kinds come in order of need.
-
-    ``spec_of`` turns an answer of the API into a spec; names of documents are slugs.
-    """
-
-    name: str
-    shape: Shape
-    is_site = False
-    prunable = False
-    unseen: frozenset[str] = frozenset()
-
-    def parents(self, document: Document) -> list[tuple[str, str, str]]:
-        """Return the keys of what must be there first."""
-        return [("Project", "", document.project)] if document.project else []
-
-    def all(self, transport: Transport, project: str) -> Iterator[tuple[str, Json]]:
-        """Yield name and spec of everything of this kind (of a project), by name."""
-        raise NotImplementedError
-
-    def read(self, transport: Transport, document: Document) -> tuple[Json, str] | None:
-        """Return spec and tag of one thing, None when it is not there."""
-        try:
-            answer = transport.send("GET", self.address(document))
-        except ApiError as error:
-            if error.status != 404:
-                raise
-            return None
-        return self.spec_of(dict(answer.json()), transport), answer.headers.get("ETag", "")
-
-    def settle(self, transport: Transport, document: Document) -> Document:
-        """Return the document in the words in which ``read`` answers: the server takes blanks off the ends of texts."""
-        return _with(document, _stripped(document.spec))
-
-    def address(self, document: Document) -> str:
-        """Return where one thing is."""
-        raise NotImplementedError
-
-    def spec_of(self, row: Json, transport: Transport) -> Json:
-        """Return the spec of an answer."""
-        return {name: row[name] for name in self.shape.fields if name in row}
-
-    def create(self, write: Write, document: Document) -> Json:
-        """Make it."""
-        raise NotImplementedError
-
-    def update(self, write: Write, document: Document, fields: Mapping[str, Any], seen: str) -> Json:
-        """Change fields of what has the tag ``seen``."""
-        return write.send("PATCH", self.address(document), dict(fields), seen=seen)
-
-    def delete(self, write: Write, document: Document, seen: str) -> Json:
-        """Delete what has the tag ``seen``."""
-        return write.send("DELETE", self.address(document), seen=seen)
 
 
 class ProjectKind(Kind):
@@ -98,7 +21,7 @@ class ProjectKind(Kind):
 
     def all(self, transport: Transport, project: str) -> Iterator[tuple[str, Json]]:
         rows = transport.pages("projects/")
-        return ((row["slug"], self.spec_of(row, transport)) for row in _sorted(rows) if row["slug"] == project)
+        return ((row["slug"], self.spec_of(row, transport)) for row in by_name(rows) if row["slug"] == project)
 
     def address(self, document: Document) -> str:
         return f"projects/{document.name}/"
@@ -132,7 +55,7 @@ class MembershipKind(Kind):
 
     def all(self, transport: Transport, project: str) -> Iterator[tuple[str, Json]]:
         rows = transport.pages(f"projects/{project}/members/")
-        return ((row["username"], {"role": row["role"]}) for row in _sorted(rows, "username"))
+        return ((row["username"], {"role": row["role"]}) for row in by_name(rows, "username"))
 
     def address(self, document: Document) -> str:
         return f"projects/{document.project}/members/{quote(document.name, safe='')}/"
@@ -196,7 +119,7 @@ class EnvironmentKind(Kind):
 
     def settle(self, transport: Transport, document: Document) -> Document:
         sets = {n: sorted(document.spec[n]) for n in ("approvers", "bypassers") if n in document.spec}
-        return _with(document, _stripped({**document.spec, **sets}))
+        return with_spec(document, stripped({**document.spec, **sets}))
 
     def create(self, write: Write, document: Document) -> Json:
         spec = document.spec
@@ -224,7 +147,7 @@ class FleetKind(Kind):
         return [("Environment", "", document.spec["environment"])]
 
     def all(self, transport: Transport, project: str) -> Iterator[tuple[str, Json]]:
-        return ((row["slug"], self.spec_of(row, transport)) for row in _sorted(transport.pages("fleets/")))
+        return ((row["slug"], self.spec_of(row, transport)) for row in by_name(transport.pages("fleets/")))
 
     def address(self, document: Document) -> str:
         return f"fleets/{document.name}/"
@@ -242,120 +165,6 @@ class FleetKind(Kind):
             raise Refused("A fleet stays in its environment; make another fleet.")
         body = {("name" if name == "title" else name): value for name, value in fields.items()}
         return write.send("PATCH", self.address(document), body, seen=seen)
-
-
-class ModelKind(Kind):
-    """Registered models and their aliases. Never pruned: they hold versions.
-
-    Of ``aliases`` those that are named are set; others stay. Versions come from ``flotilla push``.
-    """
-
-    name = "Model"
-    shape = Shape(
-        {
-            "description": Text(),
-            "task": Text(),
-            "tags": Table(Text()),
-            "links": Items(Shape({"label": Text(), "url": Text()}, frozenset({"label", "url"}))),
-            "owner": Text(),
-            "aliases": Table(
-                Shape({"version": Whole(1), "is_protected": Flag()}, frozenset({"version"}), {"is_protected": False})
-            ),
-        }
-    )
-
-    def all(self, transport: Transport, project: str) -> Iterator[tuple[str, Json]]:
-        rows = transport.pages(f"projects/{project}/models/")
-        return ((row["slug"], self.spec_of(row, transport)) for row in _sorted(rows))
-
-    def address(self, document: Document) -> str:
-        return f"projects/{document.project}/models/{document.name}/"
-
-    def spec_of(self, row: Json, transport: Transport) -> Json:
-        pages = transport.pages(f"projects/{row['project']}/models/{row['slug']}/aliases/")
-        aliases = {
-            a["name"]: {"version": a["version"], "is_protected": a["is_protected"]} for a in _sorted(pages, "name")
-        }
-        return super().spec_of(row, transport) | {"aliases": aliases}
-
-    def read(self, transport: Transport, document: Document) -> tuple[Json, str] | None:
-        found = super().read(transport, document)
-        named = document.spec.get("aliases")
-        if found is not None and named is not None:
-            # what the document does not name stays, so it is no difference
-            found[0]["aliases"] = {name: value for name, value in found[0]["aliases"].items() if name in named}
-        return found
-
-    def create(self, write: Write, document: Document) -> Json:
-        at_once = ("description", "task", "tags", "links")
-        body = {"slug": document.name} | {name: document.spec[name] for name in at_once if name in document.spec}
-        made = write.send("POST", f"projects/{document.project}/models/", body)
-        rest = {name: document.spec[name] for name in ("owner", "aliases") if name in document.spec}
-        if rest.get("owner") == made["owner"]:
-            del rest["owner"]
-        if rest and not write.dry:
-            tag = write.transport.send("GET", self.address(document)).headers["ETag"]
-            made = self.update(write, document, rest, tag)
-        return made
-
-    def update(self, write: Write, document: Document, fields: Mapping[str, Any], seen: str) -> Json:
-        own = {name: value for name, value in fields.items() if name != "aliases"}
-        answer = write.send("PATCH", self.address(document), own, seen=seen) if own else {}
-        for name, alias in fields.get("aliases", {}).items():
-            address = f"{self.address(document)}aliases/{name}/"
-            try:
-                tag = write.transport.send("GET", address).headers["ETag"]
-                headers = {"If-Match": tag}
-            except ApiError as error:
-                if error.status != 404:
-                    raise
-                headers = {"If-None-Match": "*"}
-            headers |= DRY_RUN if write.dry else {}
-            write.transport.send("PUT", address, json=dict(alias), headers=headers)
-        return answer
-
-
-class ServingConfigKind(Kind):
-    """The newest serving config of a model; the name is the model's. A change is a new revision."""
-
-    name = "ServingConfig"
-    shape = Shape({"body": Table(Anything())}, frozenset({"body"}))
-
-    def parents(self, document: Document) -> list[tuple[str, str, str]]:
-        return [*super().parents(document), ("Model", document.project, document.name)]
-
-    def all(self, transport: Transport, project: str) -> Iterator[tuple[str, Json]]:
-        for row in _sorted(transport.pages(f"projects/{project}/models/")):
-            found = self.read(transport, Document(self.name, row["slug"], project, {}))
-            if found is not None:
-                yield row["slug"], found[0]
-
-    def address(self, document: Document) -> str:
-        return f"projects/{document.project}/models/{document.name}/configs/0/"
-
-    def spec_of(self, row: Json, transport: Transport) -> Json:
-        return {"body": row["body"]}
-
-    def settle(self, transport: Transport, document: Document) -> Document:
-        """Let the server complete what the config leaves out, so that equal configs compare equal."""
-        path = f"projects/{document.project}/models/{document.name}/configs/validate"
-        try:
-            report = transport.send("POST", path, json={"body": document.spec["body"], "format": "json"}).json()
-        except ApiError as error:
-            if error.status != 404:
-                raise
-            return document
-        if not report["ok"]:
-            raise Refused("; ".join(f"{problem['field']}: {problem['message']}" for problem in report["errors"]))
-        return _with(document, {"body": report["body"]})
-
-    def create(self, write: Write, document: Document) -> Json:
-        path = f"projects/{document.project}/models/{document.name}/configs/"
-        return write.send("POST", path, {"body": document.spec["body"], "format": "json"})
-
-    def update(self, write: Write, document: Document, fields: Mapping[str, Any], seen: str) -> Json:
-        path = f"projects/{document.project}/models/{document.name}/configs/"
-        return write.send("POST", path, {"body": fields["body"], "format": "json"}, seen=seen)
 
 
 _ROUTE = Shape(
@@ -436,7 +245,7 @@ class DeploymentKind(Kind):
                 found = transport.send("GET", f"{base}aliases/{quote(route['version'], safe='')}/").json()
                 named["version"] = found["version"]
             routes.append(self._route(transport, f"{base}configs/", named))
-        return _with(document, {**document.spec, "routes": routes})
+        return with_spec(document, {**document.spec, "routes": routes})
 
     def _route(self, transport: Transport, base: str, route: Spec) -> Json:
         found = {name: route[name] for name in _ROUTE.fields if name in route}
@@ -478,7 +287,7 @@ class DeploymentKind(Kind):
         return self.create(write, document)
 
     def delete(self, write: Write, document: Document, seen: str) -> Json:
-        return self.create(write, _with(document, {"routes": [], "sticky": "", "weight_range": [0, 100]}))
+        return self.create(write, with_spec(document, {"routes": [], "sticky": "", "weight_range": [0, 100]}))
 
 
 class WebhookKind(Kind):
@@ -498,7 +307,7 @@ class WebhookKind(Kind):
 
     def all(self, transport: Transport, project: str) -> Iterator[tuple[str, Json]]:
         rows = transport.pages("webhooks/", {"project__slug": project})
-        return ((row["name"], self.spec_of(row, transport)) for row in _sorted(rows, "name"))
+        return ((row["name"], self.spec_of(row, transport)) for row in by_name(rows, "name"))
 
     def spec_of(self, row: Json, transport: Transport) -> Json:
         word = "".join(letter if letter.isalnum() else "_" for letter in row["name"]).upper()
@@ -513,7 +322,7 @@ class WebhookKind(Kind):
 
     def settle(self, transport: Transport, document: Document) -> Document:
         events = {"events": sorted(set(document.spec["events"]))} if "events" in document.spec else {}
-        return _with(document, {**document.spec, **events})
+        return with_spec(document, {**document.spec, **events})
 
     def address(self, document: Document) -> str:
         raise AssertionError("webhooks are found by name")
@@ -558,6 +367,7 @@ KINDS: dict[str, Kind] = {
         EnvironmentKind(),
         FleetKind(),
         ModelKind(),
+        ModelCardKind(),
         ServingConfigKind(),
         DeploymentKind(),
         WebhookKind(),
@@ -565,20 +375,3 @@ KINDS: dict[str, Kind] = {
 }
 SHAPES = {name: kind.shape for name, kind in KINDS.items()}
 SITE = frozenset(name for name, kind in KINDS.items() if kind.is_site)
-
-
-def _stripped(value: Any) -> Any:
-    """Return the value with no blanks at the ends of its texts."""
-    if isinstance(value, Mapping):
-        return {name: _stripped(one) for name, one in value.items()}
-    if isinstance(value, list):
-        return [_stripped(one) for one in value]
-    return value.strip() if isinstance(value, str) else value
-
-
-def _sorted(rows: Any, by: str = "slug") -> list[Json]:
-    return sorted(rows, key=lambda row: str(row[by]))
-
-
-def _with(document: Document, spec: Spec) -> Document:
-    return Document(document.kind, document.name, document.project, spec, document.place)

@@ -10,10 +10,13 @@ from typing import Any, Self
 
 from flotilla.sdk.aliases import Aliases
 from flotilla.sdk.audit import Audit
+from flotilla.sdk.cards import Cards
 from flotilla.sdk.configs import Configs
 from flotilla.sdk.environments import Environments
+from flotilla.sdk.facts import Facts
 from flotilla.sdk.following import Follower, FollowFailed, Step
 from flotilla.sdk.keys import Keys
+from flotilla.sdk.quotas import Quotas
 from flotilla.sdk.signing import Signing
 from flotilla.sdk.transport import ApiError, Transport
 from flotilla.sdk.upload import upload_files
@@ -40,7 +43,9 @@ class Flotilla:
 
     ``webhooks``: those of the project (flotilla.sdk.webhooks). ``audit``: who did what (flotilla.sdk.audit).
     ``keys``: API keys (flotilla.sdk.keys). ``signing``: whose signatures count (flotilla.sdk.signing).
-    ``aliases``: those of its models (flotilla.sdk.aliases).
+    ``aliases``: those of its models (flotilla.sdk.aliases). ``cards``: what people should know about its models
+    (flotilla.sdk.cards). ``facts``: metrics, metadata and lineage of versions (flotilla.sdk.facts). ``quotas``: what
+    the project may use (flotilla.sdk.quotas).
     """
 
     def __init__(self, url: str, token: str, project: str = "default", *, seconds: float | None = None) -> None:
@@ -52,6 +57,9 @@ class Flotilla:
         self.keys = Keys(self._transport)
         self.signing = Signing(self._transport, project)
         self.aliases = Aliases(self._transport, project)
+        self.cards = Cards(self._transport, project)
+        self.facts = Facts(self._transport, project)
+        self.quotas = Quotas(self._transport, project)
         self.environments = Environments(self._transport)
         self.configs = Configs(self._transport, project)
         self._models = f"projects/{project}/models/"
@@ -102,6 +110,8 @@ class Flotilla:
         *,
         source: Json | None = None,
         metadata: Json | None = None,
+        metrics: Mapping[str, float] | None = None,
+        parent: Json | None = None,
         conversion: Json | None = None,
         progress: Callable[[str, int, int], None] | None = None,
         timeout_seconds: float = 600,
@@ -115,9 +125,8 @@ class Flotilla:
             ApiError: refused.
             OperationFailed: a check failed; the message says which and why.
         """
-        version, operation = self.upload(
-            model, files, source=source, metadata=metadata, conversion=conversion, progress=progress
-        )
+        facts: Json = {"source": source, "metadata": metadata, "metrics": metrics, "parent": parent}
+        version, operation = self.upload(model, files, **facts, conversion=conversion, progress=progress)
         ended = self.wait(operation, timeout_seconds)
         answer = self.version(model, version["id"])
         apart = (ended.get("result") or {}).get("made")
@@ -152,6 +161,8 @@ class Flotilla:
         *,
         source: Json | None = None,
         metadata: Json | None = None,
+        metrics: Mapping[str, float] | None = None,
+        parent: Json | None = None,
         conversion: Json | None = None,
         progress: Callable[[str, int, int], None] | None = None,
     ) -> tuple[Json, Json]:
@@ -161,14 +172,15 @@ class Flotilla:
         ``progress(path, sent, total)`` is called from several threads.
 
         ``files`` maps the path inside the version (``model.onnx``) to the local file. ``conversion`` is the report of
-        ``flotilla convert`` about one of the files; the version then names what it was made from.
+        ``flotilla convert`` about one of the files; the version then names what it was made from. ``parent`` is a
+        version: ``{"model": "base", "version": 3}``, of the same model without ``model``.
 
         Raises:
             ApiError: refused.
         """
         self.ensure_model(model)
         base = f"{self._models}{model}/versions/"
-        version = self._post(base, {"source": source or {}, "metadata": metadata or {}}, once=True)
+        version = self._begin(model, source=source, metadata=metadata, metrics=metrics, parent=parent)
         if conversion is not None:
             self._post(f"{base}{version['id']}/conversion", {"report": conversion})
         upload_files(
@@ -180,7 +192,16 @@ class Flotilla:
         )
         return version, self._post(f"{base}{version['id']}/submit", {}, once=True)
 
-    def fetch(self, model: str, address: str, *, source: Json | None = None) -> tuple[Json, Json]:
+    def fetch(
+        self,
+        model: str,
+        address: str,
+        *,
+        source: Json | None = None,
+        metadata: Json | None = None,
+        metrics: Mapping[str, float] | None = None,
+        parent: Json | None = None,
+    ) -> tuple[Json, Json]:
         """Let the server fetch a version from an address that its operator allows; return it and the operation.
 
         The operation ends when the files are there and submitted; its result names the ``operation`` of the checks.
@@ -190,8 +211,12 @@ class Flotilla:
         """
         self.ensure_model(model)
         base = f"{self._models}{model}/versions/"
-        version = self._post(base, {"source": source or {}}, once=True)
+        version = self._begin(model, source=source, metadata=metadata, metrics=metrics, parent=parent)
         return version, self._post(f"{base}{version['id']}/fetch", {"address": address}, once=True)
+
+    def _begin(self, model: str, **facts: Any) -> Json:
+        given = {name: value for name, value in facts.items() if value is not None}
+        return self._post(f"{self._models}{model}/versions/", given, once=True)
 
     def push_config(self, model: str, text: str, *, kind: str = "pbtxt", comment: str = "") -> Json:
         """Store a serving config (``pbtxt`` or ``json``) as a revision; the latest one again when nothing changed."""

@@ -20,6 +20,7 @@ from registry.models import (
     AuditEvent,
     ConfigRevision,
     Membership,
+    ModelCard,
     RegisteredModel,
     Role,
     Webhook,
@@ -88,6 +89,10 @@ kind: Model
 name: owl
 spec: {}
 ---
+kind: ModelCard
+name: finch
+spec: {text: "# Finch\n\nTells birds apart.  \n"}
+---
 kind: ServingConfig
 name: finch
 spec: {body: {max_batch_size: 4, dynamic_batching: {}}}
@@ -121,21 +126,23 @@ def test_documents_are_made_once_and_then_changed(run: Run, shared_cast: Cast, w
     assert shown["refused"] == [] and not RegisteredModel.objects.filter(slug="owl").exists()
     assert "Nobody can be asked here" in run("apply", "-f", str(world), status=2)
     made = run("apply", "-f", str(world), "--yes", "--json")
-    assert made["failed"] is None and len(made["done"]) == len(made["changes"]) == 10
+    assert made["failed"] is None and len(made["done"]) == len(made["changes"]) == 11
     assert [row["document"] for row in made["pending"]] == ["Deployment wren/finch@dev"]
     assert Membership.objects.get(user=shared_cast.charlie, project=shared_cast.project).role == Role.VIEWER
     before = AuditEvent.objects.count()
     again = run("apply", "-f", str(world), "--yes", "--json")
     assert [row for row in again["changes"] if row["action"] != "same"] == [] and again["done"] == []
     assert AuditEvent.objects.count() == before
-    assert run("diff", "-f", str(world)) == "0 to change, 10 as they should be.\n"
-    (world / "all.yaml").write_text(WORLD.replace("max_batch_size: 4", "max_batch_size: 8").replace("birds", "owls"))
+    assert run("diff", "-f", str(world)) == "0 to change, 11 as they should be.\n"
+    other = WORLD.replace("max_batch_size: 4", "max_batch_size: 8").replace("apart.  ", "and owls.")
+    (world / "all.yaml").write_text(other.replace("birds, ", "owls, "))
     changed = run("diff", "-f", str(world), status=3)
     assert "    tags.team: birds -> owls" in changed
     assert "~ Deployment wren/finch@dev  (serves the new config)" in changed
     run("apply", "-f", str(world), "--yes")
+    assert [*ModelCard.objects.order_by("number").values_list("comment", flat=True)] == ["flotilla apply"] * 2
     assert ConfigRevision.objects.filter(model__slug="finch").latest("number").body["max_batch_size"] == 8
-    assert run("diff", "-f", str(world)) == "0 to change, 10 as they should be.\n"
+    assert run("diff", "-f", str(world)) == "0 to change, 11 as they should be.\n"
 
 
 def test_an_export_makes_an_empty_server_equal(
