@@ -272,6 +272,8 @@ STAGING_DIR = Path(env.text("FLOTILLA_STAGING_DIR", str(DATA_DIR / "staging")))
 SANDBOX = env.flag("FLOTILLA_SANDBOX", True)
 SANDBOX_MEMORY_BYTES = env.integer("FLOTILLA_SANDBOX_MEMORY_BYTES", 4 * 1024**3)
 SANDBOX_SECONDS = env.integer("FLOTILLA_SANDBOX_SECONDS", 300)
+# Most bytes of all files of a version together; 0: as many as the project has room for.
+MAX_VERSION_BYTES = env.integer("FLOTILLA_MAX_VERSION_BYTES", 0)
 MAX_UPLOAD_BYTES = env.integer("FLOTILLA_MAX_UPLOAD_BYTES", 20 * 1024**3)
 # Beginnings of addresses that files of versions may be fetched from; nothing else is.
 IMPORT_SOURCES = env.words("FLOTILLA_IMPORT_SOURCES")

@@ -21,6 +21,7 @@ from console.web.views import (
     models,
     operations,
     people,
+    policies,
     quotas,
     security,
     service_accounts,
@@ -117,6 +118,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("settings/service-accounts/<str:username>/", service_accounts.account, name="service-account"),
     path("settings/service-accounts/<str:username>/act/", service_accounts.account_act, name="service-account-act"),
     path("settings/projects/<slug:project>/signing/", signing.signing, name="signing"),
+    path("settings/projects/<slug:project>/policies/", policies.policies, name="policies"),
     path(
         "settings/projects/<slug:project>/signing/<uuid:key_id>/remove/",
         signing.key_remove,

@@ -75,6 +75,12 @@ CHECK_KINDS = _kinds(
         is_repeatable=False,
     ),
     CheckKind(
+        "size",
+        _("Size"),
+        _("All files together, the largest of them and how many there are, against the limits of project and site."),
+        can_begin_late=True,
+    ),
+    CheckKind(
         "conversion",
         _("Conversion"),
         _("The report of the conversion that made the file names this very file."),
@@ -87,6 +93,12 @@ CHECK_KINDS = _kinds(
         can_begin_late=True,
     ),
     CheckKind("format", _("Format"), _("The model file is there, can be read and is what its name says.")),
+    CheckKind(
+        "licence",
+        _("Licence"),
+        _("What the uploader, the card, the model file and licence files state, against the project's policy."),
+        can_begin_late=True,
+    ),
     CheckKind(
         "pickle_scan",
         _("Pickle scan"),

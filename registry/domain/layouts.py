@@ -15,8 +15,7 @@ from enum import StrEnum
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
-import yaml
-
+from registry.domain.plain_yaml import UnreadableYaml, read_plain
 from registry.domain.texts import gettext as _
 from registry.errors import ValidationFailed
 
@@ -187,6 +186,10 @@ def _mlflow(paths: Mapping[str, str], read: Read) -> Layout:
     for name in ("run_id", "mlflow_version"):
         if isinstance(described.get(name), str):
             origin[name] = described[name]
+    stated = described.get("metadata")
+    licence = (stated.get("license") or stated.get("licence")) if isinstance(stated, dict) else None
+    if isinstance(licence, str):
+        origin["licence"] = licence[:500]
     # (flavor, key of its file, name that a node looks for)
     for flavor, key, served in (
         ("onnx", "data", "model.onnx"),
@@ -261,8 +264,8 @@ def _mar(paths: Mapping[str, str], read: Read) -> Layout:
 
 def _yaml(text: str) -> Any:
     try:
-        return yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        return read_plain(text)
+    except UnreadableYaml as error:
         raise ValidationFailed(_("%(file)s cannot be read as YAML.") % {"file": _MLFLOW_FILE}) from error
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
+from registry.domain.licences import UnreadableLicence, read_licence
 from registry.domain.texts import gettext as _
 
 MAX_METRICS = 100
@@ -36,6 +37,13 @@ def _address(value: str) -> str:
     return "" if good else _("This takes an http or https address without a user in it.")
 
 
+def _licence(value: str) -> str:
+    try:
+        return "" if read_licence(value) is not None else _("This takes a licence, such as Apache-2.0.")
+    except UnreadableLicence as error:
+        return str(error)
+
+
 # What may be said of the source, each with what is wrong with a value; the order is that of the pages.
 SOURCE_FIELDS: Mapping[str, Callable[[str], str]] = {
     "git_sha": _sha,
@@ -44,6 +52,7 @@ SOURCE_FIELDS: Mapping[str, Callable[[str], str]] = {
     "ci_run": _address,
     "author": _text,
     "dataset": _text,
+    "licence": _licence,
 }
 
 

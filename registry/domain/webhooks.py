@@ -94,6 +94,8 @@ PROJECT_EVENTS = _events(
     ("membership.set", "an account gets a role", "%(actor)s set a role: %(label)s."),
     ("membership.remove", "an account is taken out of the project", "%(actor)s removed a member: %(label)s."),
     ("project_token.expires_soon", "an API key of the project ends within a week", "The API key %(label)s ends soon."),
+    ("project.size_limits", "the limits for the size of versions change", "%(actor)s changed size limits: %(label)s."),
+    ("project.licence_policy", "the policy for licences changes", "%(actor)s changed the licence policy: %(label)s."),
     ("signing_key.add", "a signing key is trusted", "%(actor)s trusts the signing key %(label)s."),
     ("signing_key.remove", "a signing key is trusted no longer", "%(actor)s removed the signing key %(label)s."),
     ("trust_rule.create", "CI jobs of a repository are trusted", "%(actor)s made the trust rule %(label)s."),

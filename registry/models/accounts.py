@@ -74,6 +74,8 @@ class Project(Row):
 
     Quotas: bytes of the files of its versions, versions that were not given up or refused, and nodes of the fleets
     that it deploys on. ``pickles_known_only``: pickles may import nothing but what is known to be harmless.
+    ``size_limits`` and ``licence_policy`` are documents of registry.domain.sizes and registry.domain.licences; what is
+    not in them is as usual.
     """
 
     slug = models.SlugField(max_length=63, unique=True)
@@ -85,6 +87,8 @@ class Project(Row):
     code_formats = models.CharField(max_length=16, choices=CodeFormats, default=CodeFormats.ALLOW)
     pickles_known_only = models.BooleanField(default=False)
     signing_policy = models.CharField(max_length=16, choices=SigningPolicy, default=SigningPolicy.OFF)
+    size_limits = models.JSONField(default=dict, blank=True)
+    licence_policy = models.JSONField(default=dict, blank=True)
     members = models.ManyToManyField(User, through="Membership", related_name="projects")
 
     def __str__(self) -> str:

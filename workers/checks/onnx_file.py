@@ -17,6 +17,8 @@ from workers.checks.wire_reader import Field, Malformed, Reader
 
 _MODEL_FIELDS = frozenset({1, 2, 3, 4, 5, 6, 7, 8, 14, 20, 25, 26})
 _MAX_DEPTH = 32
+_MAX_METADATA = 1000
+_MAX_METADATA_CHARACTERS = 2000
 
 
 class UnreadableModel(ValueError):
@@ -48,6 +50,7 @@ class OnnxSummary:
     operators: set[tuple[str, str]] = field(default_factory=set)
     functions: set[tuple[str, str]] = field(default_factory=set)
     external: set[ExternalData] = field(default_factory=set)
+    metadata: dict[str, str] = field(default_factory=dict)
     node_count: int = 0
 
 
@@ -120,8 +123,20 @@ class _Walk:
             opset = onnx.OperatorSetIdProto.FromString(self._reader.bytes(item))
             domain = _plain_domain(opset.domain)
             self._summary.opsets[domain] = max(opset.version, self._summary.opsets.get(domain, opset.version))
+        elif item.tag == 14 and item.is_span:
+            self._property(item)
         elif item.tag == 25 and item.is_span:
             self._function(item)
+
+    def _property(self, span: Field) -> None:
+        name, value = "", ""
+        for item in self._reader.fields(span.start, span.end):
+            if item.is_span and item.tag == 1:
+                name = self._reader.text(item, 200)
+            elif item.is_span and item.tag == 2:
+                value = self._reader.text(item, _MAX_METADATA_CHARACTERS)
+        if len(self._summary.metadata) < _MAX_METADATA:
+            self._summary.metadata[name] = value
 
     def _graph(self, span: Field, depth: int) -> None:
         if depth > _MAX_DEPTH:

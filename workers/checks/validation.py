@@ -42,11 +42,13 @@ from workers.checks.config_check import CONFIG_FILE, MODEL_FILE, check_config
 from workers.checks.conversion_check import check_conversion
 from workers.checks.described import DESCRIBED, described_signature, filled_in
 from workers.checks.formats import conversion_advice, describe_content
+from workers.checks.licence_check import check_licence
 from workers.checks.onnx_file import NotOnnx, OnnxSummary, UnreadableModel, read_onnx
 from workers.checks.onnx_limits import RUNTIME, domain_name, limit_problems, operator_warnings
 from workers.checks.onnx_signature import signature_of
 from workers.checks.pickle_check import check_pickles
 from workers.checks.signing_check import check_signed
+from workers.checks.size_check import check_size
 from workers.checks.unopened import MODEL_FILES, check_unopened, declared_signature, signature_in, unopened_format
 from workers.checks.verdicts import VersionRejected, check
 from workers.locks.leases import Lease
@@ -148,6 +150,7 @@ def _looked_at(version: ModelVersion, lease: Lease) -> _Seen:
     warnings: list[str] = []
     lease.report(5, _("Storing files"))
     files = _check_files(version, lease)
+    check_size(version, files, warnings)
     check_conversion(version, {file.blob.sha256 for file in files}, warnings)
     # Before anything reads the model.
     check_signed(version, files, warnings)
@@ -156,12 +159,14 @@ def _looked_at(version: ModelVersion, lease: Lease) -> _Seen:
         given = _config_copy(files, folder)
         format = unopened_format([file.path for file in files], given, version)
         if format is not None:
+            check_licence(version, files, {}, warnings)
             check_pickles(version, files, folder, lease, warnings)
             heads = {file.path: folder / str(index) for index, file in enumerate(_candidates(files))}
             return _code_seen(
                 version, format, files, check_unopened(version, format, heads, given, warnings), given, lease, warnings
             )
         summary = _check_format(version, files, folder, warnings)
+        check_licence(version, files, summary.metadata, warnings)
         check_pickles(version, files, folder, lease, warnings)
         lease.report(70, _("Comparing with the runtime"))
         _check_runtime(version, summary, warnings)

@@ -59,6 +59,11 @@ def recording(kinds: frozenset[str]) -> Iterator[None]:
         _only.reset(token)
 
 
+def is_asked(kind: str) -> bool:
+    """Return whether somebody asked for this very check, of a version that has its number."""
+    return kind in (_only.get() or ())
+
+
 @contextmanager
 def check(version: ModelVersion, kind: str) -> Iterator[Finding]:
     """Run the block as the check ``kind``: fail on CheckFailed, error on anything else, else pass or warn.

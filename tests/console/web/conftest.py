@@ -82,6 +82,7 @@ class Served:
             "projects": "/settings/projects/",
             "project": "/settings/projects/wren/",
             "signing": "/settings/projects/wren/signing/",
+            "policies": "/settings/projects/wren/policies/",
             "webhooks": "/settings/webhooks/",
             "password": "/settings/password/",
             "security": "/settings/security/",

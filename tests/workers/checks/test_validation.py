@@ -73,7 +73,7 @@ def test_a_good_version_gets_its_number_signature_and_first_config() -> None:
     outcome = validate({"model.onnx": VALID, "labels/names.txt": b"a\nb\n"})
     assert (outcome.operation.state, outcome.version.state, outcome.version.number) == ("succeeded", "ready", 1)
     assert outcome.operation.result == {"version": str(outcome.version.pk), "number": 1}
-    assert set(outcome.verdicts) == {"files", "format", "runtime", "signature", "config", "code"}
+    assert set(outcome.verdicts) == {"files", "size", "format", "runtime", "signature", "config", "code"}
     assert set(outcome.verdicts.values()) == {"pass"}
     [found] = outcome.version.signature["inputs"]
     assert (found["name"], found["datatype"], found["shape"]) == ("x", "FP32", [-1, 4])
