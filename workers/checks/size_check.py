@@ -41,15 +41,15 @@ def _sentence(excess: Excess, largest: str) -> str:
     words = {"found": _size(excess.found), "limit": _size(excess.limit), "path": largest}
     match excess.measure:
         case "total_bytes":
-            text = _("It has %(found)s in all, more than %(limit)s.")
+            said = _("It has %(found)s in all, more than %(limit)s.") % words
         case "file_bytes":
-            text = _("%(path)s has %(found)s, more than %(limit)s.")
+            said = _("%(path)s has %(found)s, more than %(limit)s.") % words
         case _:
-            text = _("It has %(found)d files, more than %(limit)d.")
-            words |= {"found": excess.found, "limit": excess.limit}
+            counts = {"found": excess.found, "limit": excess.limit}
+            said = _("It has %(found)d files, more than %(limit)d.") % counts
     if not excess.is_refused:
-        return text % words
-    return text % words + " " + _("Versions of this project may not be larger.")
+        return said
+    return said + " " + _("Versions of this project may not be larger.")
 
 
 def _size(count: int) -> str:
