@@ -69,6 +69,15 @@ def profiles() -> Profiles:
     return Profiles((Path(base) if base else Path.home() / ".config") / "flotilla")
 
 
+def push_records_dir() -> Path:
+    """Return where pushes that are under way are noted: in FLOTILLA_CACHE_DIR, else below the user's cache home."""
+    environment = os.environ  # noqa: TID251
+    if explicit := environment.get("FLOTILLA_CACHE_DIR"):
+        return Path(explicit) / "pushes"
+    base = environment.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "flotilla" / "pushes"
+
+
 @dataclass(frozen=True, slots=True)
 class JobIdentity:
     """What a CI job has to prove who it is: a token at hand, or an address that gives one."""

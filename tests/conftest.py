@@ -20,6 +20,9 @@ settings.register_profile(
 )
 settings.load_profile("fuzz" if "FUZZ_EXAMPLES" in os.environ else "ci" if os.environ.get("CI") else "people")
 
+# Pushes of tests are noted nowhere but in the test that asks for it.
+os.environ.setdefault("FLOTILLA_CACHE_DIR", "/dev/null")
+
 # OpenVINO reports each import to its maker unless this package is missing; the node sees to that for itself.
 sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
 

@@ -31,6 +31,7 @@ class Display:
         """Show a step."""
         if self._kind == "json":
             document = {"event": "step", "stage": step.stage, "state": step.state, "message": step.message}
+            document |= {"detail": step.detail} if step.detail else {}
             self._write(json.dumps({**document, "percent": step.percent, "link": step.link}) + "\n")
         elif self._kind == "terminal":
             self._rewrite(step)
@@ -76,5 +77,5 @@ class Display:
 
 def _line(step: Step) -> str:
     percent = "" if step.percent is None or step.state != "running" else f"{step.percent:3d} %  "
-    text = " ".join(step.message.split())
+    text = " ".join(f"{step.message}  {step.detail}".split())
     return f"{_MARKS[step.state]} {step.stage:<9} {percent}{text}"

@@ -11,7 +11,8 @@ from flotilla.commands.context import CommandFailed, client_command, json_option
 from flotilla.commands.deployments import wanted_routes
 from flotilla.commands.fact_options import VersionFacts, fact_options
 from flotilla.commands.following import Outcome, following, json_lines_option, timeout_option
-from flotilla.sdk import Flotilla, FollowFailed, Step
+from flotilla.commands.upload_bar import UploadBar
+from flotilla.sdk import Flotilla, FollowFailed, PushRecord, Step
 
 
 class FileOrAddress(click.Path):
@@ -31,6 +32,7 @@ class FileOrAddress(click.Path):
 @click.argument("model")
 @click.argument("path", type=FileOrAddress())
 @fact_options
+@click.option("--resume/--no-resume", default=True, help="Go on with the same push that was killed; on by default.")
 @click.option("--wait/--no-wait", default=True, show_default=True, help="Follow checks, approval and rollout.")
 @click.option("--alias", help="Then point this alias at the version.")
 @click.option("--deploy", "fleet", metavar="FLEET", help="Then serve the version there.")
@@ -46,6 +48,7 @@ def push(
     model: str,
     path: Path | str,
     facts: VersionFacts,
+    resume: bool,
     wait: bool,
     alias: str | None,
     fleet: str | None,
@@ -60,13 +63,18 @@ def push(
 
     An address (https://..., s3://...) instead of PATH is fetched by the server, if its operator allows that.
 
+    When it is killed, the same command goes on where it stopped: the same version, only the bytes that are missing.
+
     One line a stage: upload, checks, alias, approval, rollout. The exit status says how it ended. An archive, a
     folder or repository of Triton, an MLflow model or a .mar is taken apart; a repository makes other models too.
     """
     if not wait and (alias or fleet):
         raise click.UsageError("--alias and --deploy need the checks to have passed, so they do not go with --no-wait.")
     files = files_of(path) if isinstance(path, Path) else {}
-    with following(as_json, json_lines, lambda done: _sentence(model, done)) as outcome:
+    with (
+        following(as_json, json_lines, lambda done: _sentence(model, done)) as outcome,
+        _record(client, model, files, facts, resume) as record,
+    ):
         tell = outcome.display.tell
         follower = client.follower(timeout, tell)
         if isinstance(path, str):
@@ -78,11 +86,19 @@ def push(
             fetched = follower.operation(fetching["id"], "fetch", link=page, verdict="checks_failed")
             operation = {"id": fetched["result"]["operation"]}
         else:
-            version, operation = client.upload(model, files, **facts.arguments(), progress=_progress(tell))
+            version, operation = client.upload(
+                model,
+                files,
+                **facts.arguments(),
+                progress=UploadBar((file.stat().st_size for file in files.values()), tell),
+                record=record,
+                notice=lambda sentence: tell(Step("upload", "running", sentence)),
+            )
             page = client.page(f"models/{model}/versions/{version['id']}")
             tell(Step("upload", "done", f"{len(files)} file(s) of {model}", 100, page))
         outcome.add(version=version, checks=[], links={"version": page})
         if not wait:
+            record.forget()
             outcome.add(operation=operation["id"])
             return
         try:
@@ -90,9 +106,12 @@ def push(
             apart = (ended.get("result") or {}).get("made")
             for made in apart or ():
                 follower.operation(made["operation"], f"checks of {made['model']}", verdict="checks_failed")
-        except FollowFailed:
+        except FollowFailed as error:
+            if error.verdict != "timed_out":
+                record.forget()
             outcome.add(version=client.version(model, version["id"]), checks=client.checks(model, version["id"]))
             raise
+        record.forget()
         if apart:
             outcome.add(version=client.version(model, version["id"]))
             outcome.add(made=[client.version(one["model"], one["version"]) for one in apart])
@@ -139,12 +158,13 @@ def files_of(path: Path) -> dict[str, Path]:
     return {"model.onnx" if path.suffix == ".onnx" else path.name: path}
 
 
-def _progress(tell: Any) -> Any:
-    def say(path: str, sent: int, total: int) -> None:
-        mib = f"{sent / 2**20:.1f} of {total / 2**20:.1f} MiB"
-        tell(Step("upload", "running", f"{path}  {mib}", sent * 100 // max(total, 1)))
-
-    return say
+def _record(client: Flotilla, model: str, files: dict[str, Path], facts: VersionFacts, resume: bool) -> PushRecord:
+    if not files or not resume:
+        return PushRecord()
+    try:
+        return client.push_record(model, files, **facts.arguments())
+    except OSError as error:
+        raise CommandFailed(f"{error.filename} cannot be read: {error.strerror}.") from None
 
 
 def _sentence(model: str, done: dict[str, Any]) -> str:

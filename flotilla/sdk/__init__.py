@@ -4,5 +4,6 @@
 """
 
 from flotilla.sdk.client import ApiError, Flotilla, FollowFailed, OperationFailed, Step
+from flotilla.sdk.push_record import PushRecord
 
-__all__ = ["ApiError", "Flotilla", "FollowFailed", "OperationFailed", "Step"]
+__all__ = ["ApiError", "Flotilla", "FollowFailed", "OperationFailed", "PushRecord", "Step"]

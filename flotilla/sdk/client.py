@@ -16,11 +16,13 @@ from flotilla.sdk.environments import Environments
 from flotilla.sdk.facts import Facts
 from flotilla.sdk.following import Follower, FollowFailed, Step
 from flotilla.sdk.keys import Keys
+from flotilla.sdk.push_record import PushRecord, record_of
+from flotilla.sdk.pushing import Push
 from flotilla.sdk.quotas import Quotas
 from flotilla.sdk.signing import Signing
 from flotilla.sdk.transport import ApiError, Transport
-from flotilla.sdk.upload import upload_files
 from flotilla.sdk.webhooks import Webhooks
+from flotilla.settings import push_records_dir
 
 Json = dict[str, Any]
 
@@ -115,8 +117,11 @@ class Flotilla:
         conversion: Json | None = None,
         progress: Callable[[str, int, int], None] | None = None,
         timeout_seconds: float = 600,
+        resume: bool = True,
     ) -> Json:
         """Upload a version, wait for its checks, and return it with its number: ``upload``, then ``wait``.
+
+        When a process died in here, the same call of another one goes on where it stopped, unless ``resume`` is off.
 
         What is more than one version (a repository) is taken apart: then the answer has no number, and ``made`` lists
         the versions that were made of it, whose checks have passed too.
@@ -126,8 +131,16 @@ class Flotilla:
             OperationFailed: a check failed; the message says which and why.
         """
         facts: Json = {"source": source, "metadata": metadata, "metrics": metrics, "parent": parent}
-        version, operation = self.upload(model, files, **facts, conversion=conversion, progress=progress)
-        ended = self.wait(operation, timeout_seconds)
+        facts["conversion"] = conversion
+        with self.push_record(model, files, **facts) if resume else PushRecord() as record:
+            version, operation = self.upload(model, files, **facts, progress=progress, record=record)
+            try:
+                ended = self.wait(operation, timeout_seconds)
+            except OperationFailed as error:
+                if error.operation.get("state") in _FINISHED:
+                    record.forget()
+                raise
+            record.forget()
         answer = self.version(model, version["id"])
         apart = (ended.get("result") or {}).get("made")
         if apart:
@@ -135,6 +148,25 @@ class Flotilla:
                 self.wait(self._get(f"operations/{made['operation']}/"), timeout_seconds)
             answer["made"] = [self.version(made["model"], made["version"]) for made in apart]
         return answer
+
+    def push_record(
+        self,
+        model: str,
+        files: Mapping[str, Path],
+        *,
+        source: Json | None = None,
+        metadata: Json | None = None,
+        metrics: Mapping[str, float] | None = None,
+        parent: Json | None = None,
+        conversion: Json | None = None,
+    ) -> PushRecord:
+        """Return what is known on this machine of a push of the same files with the same facts, for ``upload``.
+
+        It is kept in the user's cache folder (FLOTILLA_CACHE_DIR) until its ``forget``; use it as a context manager.
+        """
+        facts = _known(source=source, metadata=metadata, metrics=metrics, parent=parent, conversion=conversion)
+        what = {"server": self.url, "project": self.project, "model": model, "facts": facts}
+        return record_of(push_records_dir(), what=what, files=files)
 
     def version(self, model: str, version: str | int) -> Json:
         """Return a version by number or id."""
@@ -165,32 +197,36 @@ class Flotilla:
         parent: Json | None = None,
         conversion: Json | None = None,
         progress: Callable[[str, int, int], None] | None = None,
+        record: PushRecord | None = None,
+        notice: Callable[[str], None] = lambda _sentence: None,
     ) -> tuple[Json, Json]:
         """Upload a version and submit it for its checks; return it and the operation to follow.
 
         Several files go at once, and content that the caller can read on the server already is not sent.
-        ``progress(path, sent, total)`` is called from several threads.
+        ``progress(path, sent, total)`` is called from several threads, one at a time; first with what is there.
 
         ``files`` maps the path inside the version (``model.onnx``) to the local file. ``conversion`` is the report of
         ``flotilla convert`` about one of the files; the version then names what it was made from. ``parent`` is a
         version: ``{"model": "base", "version": 3}``, of the same model without ``model``.
 
+        ``record`` (``push_record``) remembers how far it came, and whoever gives it forgets it at the end; without one
+        nothing is remembered. ``notice`` hears a sentence when an earlier push is gone on with, or cannot be.
+
         Raises:
             ApiError: refused.
         """
         self.ensure_model(model)
-        base = f"{self._models}{model}/versions/"
-        version = self._begin(model, source=source, metadata=metadata, metrics=metrics, parent=parent)
-        if conversion is not None:
-            self._post(f"{base}{version['id']}/conversion", {"report": conversion})
-        upload_files(
+        push = Push(
             self._transport,
-            version=f"{base}{version['id']}/",
-            version_id=version["id"],
+            versions=f"{self._models}{model}/versions/",
+            body=_known(source=source, metadata=metadata, metrics=metrics, parent=parent),
             files=files,
+            conversion=conversion,
+            record=record or PushRecord(),
             progress=progress,
+            notice=notice,
         )
-        return version, self._post(f"{base}{version['id']}/submit", {}, once=True)
+        return push.run()
 
     def fetch(
         self,
@@ -211,12 +247,9 @@ class Flotilla:
         """
         self.ensure_model(model)
         base = f"{self._models}{model}/versions/"
-        version = self._begin(model, source=source, metadata=metadata, metrics=metrics, parent=parent)
+        given = _known(source=source, metadata=metadata, metrics=metrics, parent=parent)
+        version = self._post(f"{self._models}{model}/versions/", given, once=True)
         return version, self._post(f"{base}{version['id']}/fetch", {"address": address}, once=True)
-
-    def _begin(self, model: str, **facts: Any) -> Json:
-        given = {name: value for name, value in facts.items() if value is not None}
-        return self._post(f"{self._models}{model}/versions/", given, once=True)
 
     def push_config(self, model: str, text: str, *, kind: str = "pbtxt", comment: str = "") -> Json:
         """Store a serving config (``pbtxt`` or ``json``) as a revision; the latest one again when nothing changed."""
@@ -471,3 +504,7 @@ class Flotilla:
 
     def _pages(self, path: str, params: Mapping[str, str] | None = None) -> Iterator[Json]:
         return self._transport.pages(path, params)
+
+
+def _known(**facts: Any) -> Json:
+    return {name: value for name, value in facts.items() if value is not None}

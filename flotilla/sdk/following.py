@@ -28,7 +28,7 @@ _PHASES_ENDED = frozenset({"succeeded", "failed", "rolled_back", "superseded"})
 class Step:
     """Where something stands: ``stage`` upload, checks, alias, approval or rollout; ``percent`` None: not known.
 
-    ``link`` is a page of the console for people.
+    ``link`` is a page of the console for people. ``detail`` follows the message; that it changes alone is no news.
     """
 
     stage: str
@@ -36,6 +36,7 @@ class Step:
     message: str
     percent: int | None = None
     link: str = ""
+    detail: str = ""
 
 
 class FollowFailed(Exception):

@@ -110,6 +110,7 @@ def addresses(served: Served) -> dict[str, str]:
         "version": f"{MODEL}versions/1/",
         "files": f"{MODEL}versions/1/files/",
         "checks": f"{MODEL}versions/1/checks/",
+        "uploads": f"{MODEL}versions/1/uploads/",
         "measurements": f"{MODEL}versions/1/measurements/",
         "configs": f"{MODEL}configs/",
         "deployments": f"{PROJECT}deployments/",

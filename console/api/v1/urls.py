@@ -69,6 +69,7 @@ urlpatterns: list[URLPattern] = [
     path(f"{_VERSION}compare", versions.VersionCompare.as_view()),
     path(f"{_VERSION}preview", versions.VersionPreview.as_view()),
     path(f"{_VERSION}files/known", versions.VersionFilesKnown.as_view()),
+    path(f"{_VERSION}uploads/", versions.VersionUploads.as_view()),
     path(f"{_VERSION}checks/", versions.VersionChecks.as_view()),
     path(f"{_VERSION}checks/<slug:kind>/rerun", versions.VersionCheckRerun.as_view()),
     path(f"{_VERSION}measurements/", measurements.MeasurementList.as_view()),

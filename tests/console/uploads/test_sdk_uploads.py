@@ -63,10 +63,9 @@ def test_chunk_that_a_server_lost_is_read_and_sent_again(
     console: RunningConsole, shared_cast: Cast, files: dict[str, Path]
 ) -> None:
     def lose(_path: str, sent: int, _total: int) -> None:
-        upload = Upload.objects.get()
         if sent == 200_000 and not lost:
             lost.append(True)
-            os.truncate(staging_path(upload.pk), 50_000)
+            os.truncate(staging_path(Upload.objects.get().pk), 50_000)
 
     lost: list[bool] = []
     with bob(console, shared_cast) as client:

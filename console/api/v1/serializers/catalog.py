@@ -10,7 +10,7 @@ from rest_framework import serializers
 
 from console.api.v1.serializers.deployments import VersionReference
 from registry.domain.model_facts import MAX_LABEL, MAX_URL
-from registry.models import Check, ConfigRevision, ModelVersion, RegisteredModel, VersionFile
+from registry.models import Check, ConfigRevision, ModelVersion, RegisteredModel, Upload, VersionFile
 from serving_node.contract.conversion import ConversionReport
 from serving_node.contract.errors import ContractError
 
@@ -215,6 +215,14 @@ class FileSerializer(serializers.ModelSerializer[VersionFile]):
     class Meta:
         model = VersionFile
         fields = ["path", "size", "sha256", "blake3"]
+
+
+class UploadSerializer(serializers.ModelSerializer[Upload]):
+    """A file that is being uploaded, or was. ``sha256`` is over all its bytes, once the server has read them."""
+
+    class Meta:
+        model = Upload
+        fields = ["id", "path", "length", "offset", "state", "sha256", "error", "created_at", "expires_at"]
 
 
 class FileWrite(serializers.Serializer[Any]):
