@@ -18,7 +18,7 @@ from typing import Any
 import orjson
 from django.core.exceptions import FieldDoesNotExist
 from django.core.exceptions import ValidationError as DjangoValidationError
-from django.db.models import Field, ForeignKey, Model, Q, QuerySet
+from django.db.models import BooleanField, Field, ForeignKey, Model, Q, QuerySet
 from django.utils.dateparse import parse_datetime
 from django.utils.translation import gettext as _
 from rest_framework.request import Request
@@ -240,6 +240,8 @@ def _value(model: type[Model], path: str, text: str, parameter: str) -> Any:
     field = _field(model, path)
     if field is None:
         raise refusal(parameter, _("“%(value)s” cannot be meant here.") % {"value": text[:100]})
+    if isinstance(field, BooleanField) and text in ("true", "false"):  # as JSON writes them
+        return text == "true"
     try:
         if field.choices or not field.empty_strings_allowed:
             return field.clean(text, None)

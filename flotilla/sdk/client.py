@@ -16,11 +16,15 @@ from flotilla.sdk.environments import Environments
 from flotilla.sdk.facts import Facts
 from flotilla.sdk.following import Follower, FollowFailed, Step
 from flotilla.sdk.keys import Keys
+from flotilla.sdk.people import Members, People
 from flotilla.sdk.push_record import PushRecord, record_of
 from flotilla.sdk.pushing import Push
 from flotilla.sdk.quotas import Quotas
+from flotilla.sdk.service_accounts import ServiceAccounts
 from flotilla.sdk.signing import Signing
+from flotilla.sdk.sso import Sso
 from flotilla.sdk.transport import ApiError, Transport
+from flotilla.sdk.trust import Issuers, TrustRules
 from flotilla.sdk.webhooks import Webhooks
 from flotilla.settings import push_records_dir
 
@@ -47,7 +51,8 @@ class Flotilla:
     ``keys``: API keys (flotilla.sdk.keys). ``signing``: whose signatures count (flotilla.sdk.signing).
     ``aliases``: those of its models (flotilla.sdk.aliases). ``cards``: what people should know about its models
     (flotilla.sdk.cards). ``facts``: metrics, metadata and lineage of versions (flotilla.sdk.facts). ``quotas``: what
-    the project may use (flotilla.sdk.quotas).
+    the project may use (flotilla.sdk.quotas). ``people`` and ``members``: accounts and roles (flotilla.sdk.people).
+    ``service_accounts``, ``sso``, ``issuers``, ``trust_rules``: who else may sign in (modules of those names, trust).
     """
 
     def __init__(self, url: str, token: str, project: str = "default", *, seconds: float | None = None) -> None:
@@ -62,6 +67,12 @@ class Flotilla:
         self.cards = Cards(self._transport, project)
         self.facts = Facts(self._transport, project)
         self.quotas = Quotas(self._transport, project)
+        self.people = People(self._transport)
+        self.members = Members(self._transport, project)
+        self.service_accounts = ServiceAccounts(self._transport)
+        self.sso = Sso(self._transport)
+        self.issuers = Issuers(self._transport)
+        self.trust_rules = TrustRules(self._transport, project)
         self.environments = Environments(self._transport)
         self.configs = Configs(self._transport, project)
         self._models = f"projects/{project}/models/"

@@ -56,6 +56,14 @@ def identities_of(user: User) -> list[tuple[Any, SsoProvider | None]]:
     return [(row, by_slug.get(row.provider)) for row in rows]
 
 
+def identity_get(user: User, identity_id: int) -> SocialAccount:
+    """Return one of them. Raises NotFound."""
+    row = SocialAccount.objects.filter(user=user, pk=identity_id).first()
+    if row is None:
+        raise NotFound(_("There is no such connected account."))
+    return row
+
+
 def scim_tokens_of(actor: Actor) -> QuerySet[ScimToken]:
     """Return the tokens for provisioning, newest first; for administrators of the site."""
     rows = ScimToken.objects.select_related("created_by", "provider").order_by("-created_at")

@@ -85,6 +85,7 @@ def addresses(served: Served) -> dict[str, str]:
     api = {
         "user": "/api/v1/users/bob/",
         "user impact": "/api/v1/users/bob/impact",
+        "user access": "/api/v1/users/bob/access",
         "sessions": "/api/v1/users/bob/sessions/",
         "sso-providers": "/api/v1/sso-providers/",
         "sso-provider": "/api/v1/sso-providers/first/",

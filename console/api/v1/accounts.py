@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -16,6 +16,7 @@ from console.api.v1.serializers.accounts import (
 from console.api.views import ApiView
 from registry.models import ApiToken
 from registry.selectors import accounts as selectors
+from registry.selectors.people import matching
 from registry.services import accounts as services
 
 
@@ -44,15 +45,20 @@ class UserList(ApiView):
         ("date_joined",),
         ("-date_joined",),
         ("username", "date_joined"),
+        also=("search",),
     )
 
     write_scope = "admin"
     asks_again = True
     keeps_answers = False
 
-    @extend_schema(summary="List accounts", responses=paged(UserSerializer))
+    @extend_schema(
+        summary="List accounts",
+        parameters=[OpenApiParameter("search", description="In user name, names and address.")],
+        responses=paged(UserSerializer),
+    )
     def get(self, request: Request) -> Response:
-        rows = selectors.users_visible_to(self.actor)
+        rows = selectors.users_visible_to(self.actor).filter(matching(request.query_params.get("search", "")))
         return self.page(rows, UserSerializer)
 
     @extend_schema(summary="Create an account", request=UserWrite, responses={201: UserSerializer})

@@ -1,9 +1,10 @@
-"""Single accounts: read, change, block; sessions; a link for a new password."""
+"""Single accounts: read, change, block; where they sign in; a link for a new password."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from allauth.socialaccount.models import SocialAccount
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -13,6 +14,8 @@ from console.api.pagination import Listing
 from console.api.schema import paged
 from console.api.v1.serializers.accounts import UserSerializer
 from console.api.v1.serializers.people import (
+    AccessSerializer,
+    IdentitySerializer,
     ImpactSerializer,
     PasswordLink,
     SessionsEnd,
@@ -25,10 +28,12 @@ from console.identity.adapters import password_link
 from registry.models import User
 from registry.selectors import people as selectors
 from registry.selectors.sessions import session_get, sessions_of
+from registry.selectors.sso import identity_get
 from registry.services import people as services
 from registry.services.permissions import require
 from registry.services.sessions import session_end, sessions_end
 from registry.services.sign_ins import second_factors_reset
+from registry.services.sso_sign_in import identity_unlink
 
 
 class _UserView(ApiView):
@@ -46,6 +51,10 @@ class _UserView(ApiView):
         if self.actor.user_id != user.id:
             require(self.actor, "site.users")
         return user
+
+
+def _identity(row: SocialAccount) -> dict[str, Any]:
+    return dict(IdentitySerializer(row).data)
 
 
 def _document(user: User) -> dict[str, Any]:
@@ -84,6 +93,37 @@ class UserImpact(_UserView):
         user = self.user()
         require(self.actor, "site.users")
         return Response(ImpactSerializer(selectors.user_impact(user)).data)
+
+
+class UserAccess(_UserView):
+    """Roles and ways to sign in."""
+
+    @extend_schema(
+        summary="Read where an account has roles and how it signs in",
+        description="One's own, or as administrator.",
+        responses=AccessSerializer,
+    )
+    def get(self, request: Request, username: str) -> Response:
+        return Response(AccessSerializer(selectors.access_of(self.own_or_managed())).data)
+
+
+class UserIdentity(_UserView):
+    """One of the accounts elsewhere by which somebody signs in."""
+
+    @extend_schema(summary="Read a connected account", responses=IdentitySerializer)
+    def get(self, request: Request, username: str, identity: int) -> Response:
+        return tagged(request, _identity(identity_get(self.own_or_managed(), identity)))
+
+    @extend_schema(
+        summary="Disconnect an account elsewhere, one's own",
+        description="Refused when nothing would be left to sign in with.",
+        responses={204: None},
+    )
+    def delete(self, request: Request, username: str, identity: int) -> Response:
+        user = self.own_or_managed()
+        with matched(request, identity_get(user, identity), _identity) as row:
+            identity_unlink(user=user, identity_id=row.pk, actor=self.actor)
+        return Response(status=204)
 
 
 class UserPasswordLink(_UserView):

@@ -155,6 +155,8 @@ urlpatterns: list[URLPattern] = [
     path("oidc/exchange", trust.OidcExchange.as_view()),
     path(_USER, people.UserItem.as_view()),
     path(f"{_USER}impact", people.UserImpact.as_view()),
+    path(f"{_USER}access", people.UserAccess.as_view()),
+    path(f"{_USER}identities/<int:identity>/", people.UserIdentity.as_view()),
     path(f"{_USER}password-link", people.UserPasswordLink.as_view()),
     path(f"{_USER}reset-second-factors", people.UserResetFactors.as_view()),
     path(f"{_USER}sessions/", people.UserSessions.as_view()),

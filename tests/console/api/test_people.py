@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from allauth.socialaccount.models import SocialAccount
 from django.test import Client
 from django.utils import timezone
 from rest_framework.test import APIClient
@@ -115,6 +116,34 @@ def test_sessions_are_seen_and_ended_by_their_owner_and_administrators(
     assert sorted(one.get("/").status_code for one in (first, second)) == [200, 302]
     assert api("alice").post("/api/v1/users/bob/sessions/end", {}).json() == {"ended": 1}
     assert bob.post("/api/v1/users/bob/sessions/end", {"id": rows[0]["id"]}).status_code == 404
+
+
+def test_access_is_read_and_accounts_elsewhere_are_disconnected(cast: Cast, api: Callable[..., APIClient]) -> None:
+    identity = SocialAccount.objects.create(user=cast.bob, provider="okta", uid="00u1")
+    bob, alice = api("bob"), api("alice")
+    found = bob.get("/api/v1/users/bob/access").json()
+    assert found["memberships"] == [{"project": "wren", "role": "publisher", "given_by": None}]
+    assert (found["has_password"], found["second_factors"]) == (True, [])
+    assert [(one["provider"], one["subject"]) for one in found["identities"]] == [("okta", "00u1")]
+    assert alice.get("/api/v1/users/bob/access").json() == found
+    assert api("vera").get("/api/v1/users/bob/access").status_code == 403
+    address = f"/api/v1/users/bob/identities/{identity.pk}/"
+    assert alice.delete(address, headers=ANY).status_code == 403
+    assert alice.get(f"/api/v1/users/vera/identities/{identity.pk}/").status_code == 404
+    tag = bob.get(address).headers["ETag"]
+    assert bob.delete(address, headers={"If-Match": tag}).status_code == 204
+    assert bob.get(address).status_code == 404
+    cast.bob.set_unusable_password()
+    cast.bob.save()
+    last = SocialAccount.objects.create(user=cast.bob, provider="okta", uid="00u1")
+    assert bob.delete(f"/api/v1/users/bob/identities/{last.pk}/", headers=ANY).status_code == 409
+
+
+def test_accounts_are_searched(cast: Cast, api: Callable[..., APIClient]) -> None:
+    User.objects.filter(pk=cast.bob.pk).update(last_name="Breve")
+    found = api("alice").get("/api/v1/users/?search=breVE").json()["results"]
+    assert [row["username"] for row in found] == ["bob"]
+    assert api("charlie").get("/api/v1/users/?search=bob").json()["results"] == []
 
 
 def test_pages_for_administrators(cast: Cast, browse_as: Callable[[str], Client]) -> None:

@@ -18,7 +18,15 @@ from console.api.v1.urls import urlpatterns
 from tests.console.conftest import Cast
 
 METHODS = ("get", "post", "put", "patch", "delete")
-FILLED = {"project": "wren", "model": "finch", "version": "1", "username": "bob", "number": "1", "sha256": "0" * 64}
+FILLED = {
+    "project": "wren",
+    "model": "finch",
+    "version": "1",
+    "username": "bob",
+    "number": "1",
+    "sha256": "0" * 64,
+    "identity": "1",
+}
 ANY = {"If-Match": "*"}  # whatever is there now
 PUBLIC = {
     ("nodes/join/", "post"),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from allauth.socialaccount.models import SocialAccount
 
 from registry.models import VersionMeasurement
 from registry.outgoing import Refused
@@ -71,12 +72,14 @@ def make_world(cast: Cast) -> World:
     )
     mapping = sso.group_mapping_create(provider=provider, group="ml", project=cast.project, role="viewer", actor=alice)
     scim_token, _text = scim_tokens.scim_token_create(name="corp", provider=provider, actor=alice)
+    identity = SocialAccount.objects.create(user=cast.vera, provider="dev", uid="00u2")
     rule = cast.trust_rule()
     key = cast.signing_key()
     for place in (cast.project, None):
         apply_sets.apply_set_record(project=place, name="birds", members=[], apply_set=None, actor=alice)
     values = {
         "mapping": str(mapping.pk),
+        "identity": str(identity.pk),
         "scim_token": str(scim_token.pk),
         "name": "birds",
         "issuer": "github",

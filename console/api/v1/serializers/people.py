@@ -6,7 +6,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from registry.models import SiteRole
+from registry.models import Role, SiteRole
 
 
 class UserChange(serializers.Serializer[Any]):
@@ -29,6 +29,42 @@ class ImpactSerializer(serializers.Serializer[Any]):
     open_requests = serializers.IntegerField()
     last_admin_of = serializers.ListField(child=serializers.CharField())
     named_in = serializers.ListField(child=serializers.CharField())
+
+
+class IdentitySerializer(serializers.Serializer[Any]):
+    """An account elsewhere by which somebody signs in: ``subject`` is what the provider calls it."""
+
+    id = serializers.IntegerField()
+    provider = serializers.CharField()
+    subject = serializers.CharField(source="uid")
+    connected_at = serializers.DateTimeField(source="date_joined")
+
+
+class PlaceSerializer(serializers.Serializer[Any]):
+    """A role in a project; ``given_by`` is the provider whose group gave it."""
+
+    project = serializers.CharField(source="project.slug")
+    role = serializers.ChoiceField(choices=Role.choices)
+    given_by = serializers.CharField(source="mapped_by.slug", allow_null=True, default=None)
+
+
+class FactorSerializer(serializers.Serializer[Any]):
+    """A second factor, without its secret."""
+
+    kind = serializers.ChoiceField(choices=["totp", "webauthn", "recovery_codes"], source="type")
+    created_at = serializers.DateTimeField()
+    last_used_at = serializers.DateTimeField(allow_null=True)
+
+
+class AccessSerializer(serializers.Serializer[Any]):
+    """Where somebody has roles, and how they sign in."""
+
+    site_role = serializers.ChoiceField(choices=SiteRole.choices)
+    site_role_given_by = serializers.CharField(allow_null=True)
+    has_password = serializers.BooleanField()
+    memberships = PlaceSerializer(many=True)
+    identities = IdentitySerializer(many=True)
+    second_factors = FactorSerializer(many=True)
 
 
 class SessionSerializer(serializers.Serializer[Any]):
