@@ -262,6 +262,7 @@ SPECTACULAR_SETTINGS = {
         "TokenScope": ["read", "write", "admin"],
         "JobScope": ["read", "write"],
         "IssuerKind": "registry.models.IssuerKind",
+        "LicenceTreatment": ["accept", "review", "refuse"],
     },
 }
 

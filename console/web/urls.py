@@ -91,6 +91,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path(_DEPLOYMENT + "traffic/plan/", deployments.traffic_plan, name="traffic-plan"),
     path(_DEPLOYMENT + "traffic/", deployments.traffic, name="traffic"),
     path(_DEPLOYMENT + "rollback/", deployments.rollback, name="rollback"),
+    path(_DEPLOYMENT + "rollouts/<uuid:rollout_id>/", deployments.rollout_steer, name="rollout-steer"),
     path(_DEPLOYMENT + "try/", try_it.run, name="try-run"),
     path(_DEPLOYMENT + "logs/", logs.deployment_logs, name="deployment-logs"),
     path("logs/<uuid:operation_id>/", logs.logs, name="logs"),

@@ -37,14 +37,25 @@ class ProjectKind(Kind):
             "description": spec.get("description", ""),
         }
         made = write.send("POST", "projects/", body)
-        if not write.dry and spec.get("code_formats", made["code_formats"]) != made["code_formats"]:
-            tag = write.transport.send("GET", self.address(document)).headers["ETag"]
-            made = self.update(write, document, {"code_formats": spec["code_formats"]}, tag)
+        if not write.dry:
+            self._set_code_formats(write, document, spec, made)
         return made
 
     def update(self, write: Write, document: Document, fields: Mapping[str, Any], seen: str) -> Json:
-        body = {("name" if name == "title" else name): value for name, value in fields.items()}
-        return write.send("PATCH", self.address(document), body, seen=seen)
+        body = {
+            ("name" if name == "title" else name): fields[name] for name in ("title", "description") if name in fields
+        }
+        made = write.send("PATCH", self.address(document), body, seen=seen)
+        self._set_code_formats(write, document, fields, made)
+        return made
+
+    def _set_code_formats(self, write: Write, document: Document, fields: Mapping[str, Any], seen: Json) -> None:
+        """Set the policy where it is another than in ``seen``; policies have an address and a tag of their own."""
+        wanted = fields.get("code_formats", seen["code_formats"])
+        if wanted != seen["code_formats"]:
+            policies = f"{self.address(document)}policies/"
+            tag = write.transport.send("GET", policies).headers["ETag"]
+            write.send("PATCH", policies, {"code_formats": wanted}, seen=tag)
 
 
 class MembershipKind(Kind):

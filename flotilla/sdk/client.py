@@ -21,6 +21,7 @@ from flotilla.sdk.push_record import PushRecord, record_of
 from flotilla.sdk.pushing import Push
 from flotilla.sdk.quotas import Quotas
 from flotilla.sdk.service_accounts import ServiceAccounts
+from flotilla.sdk.rollouts import Rollouts
 from flotilla.sdk.signing import Signing
 from flotilla.sdk.sso import Sso
 from flotilla.sdk.transport import ApiError, Transport
@@ -53,6 +54,7 @@ class Flotilla:
     (flotilla.sdk.cards). ``facts``: metrics, metadata and lineage of versions (flotilla.sdk.facts). ``quotas``: what
     the project may use (flotilla.sdk.quotas). ``people`` and ``members``: accounts and roles (flotilla.sdk.people).
     ``service_accounts``, ``sso``, ``issuers``, ``trust_rules``: who else may sign in (modules of those names, trust).
+    the project may use (flotilla.sdk.quotas). ``rollouts``: changes under way (flotilla.sdk.rollouts).
     """
 
     def __init__(self, url: str, token: str, project: str = "default", *, seconds: float | None = None) -> None:
@@ -73,6 +75,7 @@ class Flotilla:
         self.sso = Sso(self._transport)
         self.issuers = Issuers(self._transport)
         self.trust_rules = TrustRules(self._transport, project)
+        self.rollouts = Rollouts(self._transport, project)
         self.environments = Environments(self._transport)
         self.configs = Configs(self._transport, project)
         self._models = f"projects/{project}/models/"

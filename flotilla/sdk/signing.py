@@ -14,16 +14,16 @@ class Signing:
 
     def __init__(self, transport: Transport, project: str) -> None:
         self._transport = transport
-        self._place = f"projects/{project}/"
-        self._keys = f"{self._place}signing-keys/"
+        self._policies = f"projects/{project}/policies/"
+        self._keys = f"projects/{project}/signing-keys/"
 
     def policy(self) -> str:
         """Return ``off``, ``optional`` or ``required``."""
-        return str(self._transport.send("GET", self._place).json()["signing_policy"])
+        return str(self._transport.send("GET", self._policies).json()["signing_policy"])
 
     def set_policy(self, policy: str) -> None:
         """Set it: ``off``, ``optional`` or ``required``."""
-        self._transport.change("PATCH", self._place, json={"signing_policy": policy})
+        self._transport.change("PATCH", self._policies, json={"signing_policy": policy})
 
     def keys(self) -> list[Json]:
         """Return the trusted keys by name."""

@@ -64,13 +64,16 @@ class NodeFacts:
 
 @dataclass(frozen=True, slots=True)
 class RolloutFacts:
-    """The active rollout of a deployment. ``can_revert`` says that there is an earlier spec to go back to."""
+    """The active rollout of a deployment. ``can_revert`` says that there is an earlier spec to go back to.
+
+    ``since`` is when it began to be brought forward: when it was made, or resumed after a pause.
+    """
 
     rollout_id: uuid.UUID
     kind: str
     phase: str
     phase_reason: str
-    created_at: datetime
+    since: datetime
     can_revert: bool
     operation_id: uuid.UUID | None = None
 

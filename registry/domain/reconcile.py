@@ -85,6 +85,8 @@ def _rollout_step(facts: DeploymentFacts, rollout: RolloutFacts, now: datetime) 
         yield from _progress(facts, rollout, now)
     elif rollout.phase == "verifying":
         yield from _verify(facts, rollout, now)
+    elif rollout.phase == "paused":
+        yield from _wait(facts, rollout)
     elif rollout.phase == "aborting":
         yield from _finish_abort(facts, rollout, now)
 
@@ -131,6 +133,12 @@ def _report(facts: DeploymentFacts, rollout: RolloutFacts) -> Iterator[Action]:
         yield ReportOperation(rollout.operation_id, ready_percent(facts), deployment_health(facts).reason)
 
 
+def _wait(facts: DeploymentFacts, rollout: RolloutFacts) -> Iterator[Action]:
+    """Say that it is paused: neither a failure nor the deadline ends it, and it does not succeed, until resumed."""
+    if rollout.operation_id is not None:
+        yield ReportOperation(rollout.operation_id, ready_percent(facts), rollout.phase_reason)
+
+
 def _failure(facts: DeploymentFacts) -> str:
     """Return why a unit failed for good on a node that has settled; empty when none did.
 
@@ -157,14 +165,14 @@ def _settled(facts: DeploymentFacts) -> bool:
 
 
 def _overdue(facts: DeploymentFacts, rollout: RolloutFacts, now: datetime) -> bool:
-    """Say whether a rollout takes too long: counted from when the first node answers.
+    """Say whether a rollout takes too long: counted from when the first node answers, or from its last resumption.
 
     Without any node that answers it waits instead of giving up; health, sync and the operation say for what.
     """
-    answering = [node.reachable_since or rollout.created_at for node in facts.nodes if node.is_reachable]
+    answering = [node.reachable_since or rollout.since for node in facts.nodes if node.is_reachable]
     if not answering:
         return False
-    return now - max(rollout.created_at, min(answering)) > PROGRESS_DEADLINE
+    return now - max(rollout.since, min(answering)) > PROGRESS_DEADLINE
 
 
 def _too_late(facts: DeploymentFacts) -> str:

@@ -78,6 +78,8 @@ PROJECT_EVENTS = _events(
     ("deployment.traffic", "traffic is moved between versions", "%(actor)s moved traffic of %(label)s."),
     ("deployment.rollback", "a deployment goes back to what it was", "%(actor)s rolled back %(label)s."),
     ("rollout.succeeded", "a change serves on all nodes", "The rollout of %(label)s succeeded."),
+    ("rollout.pause", "a rollout is held where it is", "%(actor)s paused the rollout of %(label)s."),
+    ("rollout.resume", "a paused rollout goes on", "%(actor)s resumed the rollout of %(label)s."),
     ("rollout.abort", "a rollout is stopped and goes back", "The rollout of %(label)s is aborted."),
     ("rollout.rolled_back", "a stopped rollout has gone back", "The rollout of %(label)s is rolled back."),
     ("rollout.failed", "a rollout ended without success", "The rollout of %(label)s failed."),

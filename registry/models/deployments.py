@@ -103,7 +103,7 @@ ACTIVE_PHASES = ["pending", "progressing", "paused", "verifying", "aborting"]
 
 
 class Rollout(Row):
-    """One change of a deployment from spec A to spec B."""
+    """One change of a deployment from spec A to spec B. Its deadline counts from ``resumed_at`` after a pause."""
 
     deployment = models.ForeignKey(Deployment, on_delete=models.CASCADE, related_name="rollouts")
     kind = models.CharField(max_length=16, default="deploy")  # deploy, traffic, rollback
@@ -117,6 +117,7 @@ class Rollout(Row):
     )
     operation = models.ForeignKey("Operation", on_delete=models.SET_NULL, null=True, blank=True, related_name="+")
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
+    resumed_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:

@@ -184,6 +184,17 @@ def rollouts_of(deployment: Deployment) -> QuerySet[Rollout]:
     )
 
 
+def rollout_get(actor: Actor, rollout_id: uuid.UUID | str) -> Rollout:
+    """Return a rollout by id, with deployment and creator.
+
+    Raises:
+        NotFound: it does not exist, or the actor may not see it.
+    """
+    rows = Rollout.objects.filter(deployment__project__in=projects_of(actor))
+    rows = rows.select_related("deployment__project", "deployment__fleet__environment", "created_by")
+    return one_by_id(rows, rollout_id, _("There is no such rollout."))
+
+
 def rollback_spec(deployment: Deployment) -> DeploymentSpec | None:
     """Return the spec that a roll-back would bring back; None when there is none."""
     steps = list(
@@ -266,7 +277,7 @@ def _facts(
             kind=rollout.kind,
             phase=rollout.phase,
             phase_reason=rollout.phase_reason,
-            created_at=rollout.created_at,
+            since=rollout.resumed_at or rollout.created_at,
             can_revert=bool(rollout.spec_from.get("routes")),
             operation_id=rollout.operation_id,
         ),

@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 
 from registry.domain.actors import Actor
 from registry.domain.plans import TAKES_TRAFFIC, DeploymentSpec, inside_range
-from registry.errors import Conflict, PermissionDenied, StaleWrite, ValidationFailed
+from registry.errors import Conflict, InvalidTransition, PermissionDenied, StaleWrite, ValidationFailed
 from registry.models import (
     ApprovalRequest,
     ApprovalState,
@@ -21,6 +21,7 @@ from registry.models import (
     Operation,
     RegisteredModel,
     Rollout,
+    RolloutPhase,
 )
 from registry.selectors import clock
 from registry.selectors.aliases import alias_numbers
@@ -42,6 +43,7 @@ __all__ = [
     "deployment_traffic",
     "rollout_move",
     "rollout_progress",
+    "rollout_retry",
 ]
 
 
@@ -132,6 +134,25 @@ def deployment_rollback(*, deployment: Deployment, generation: int | None = None
         if target is None:
             raise Conflict(_("There is nothing to roll back to."))
         return _change(locked, target, kind="rollback", comment="", actor=actor)
+
+
+def rollout_retry(*, rollout: Rollout, actor: Actor) -> ChangeOutcome:
+    """Ask once more for what a failed rollout wanted; where approvals are needed, it needs a new one.
+
+    Raises:
+        InvalidTransition: it did not fail, or it is not the newest of its deployment.
+        ValidationFailed: a version that it wanted is archived or quarantined by now.
+    """
+    require(actor, "deployment.change", rollout.deployment)
+    with transaction.atomic():
+        deployment = _locked(rollout.deployment, None)
+        newest = deployment.rollouts.order_by("-created_at").first()
+        if newest is None or newest.pk != rollout.pk:
+            raise InvalidTransition(_("There is a newer change of this deployment; only the newest is tried again."))
+        if newest.phase not in (RolloutPhase.ROLLED_BACK, RolloutPhase.FAILED):
+            raise InvalidTransition(_("Only a rollout that failed or went back is tried again."))
+        wanted = DeploymentSpec.from_json(newest.spec_to)
+        return _change(deployment, wanted, kind="deploy", comment=_("Tried again."), actor=actor)
 
 
 def _locked(deployment: Deployment, generation: int | None) -> Deployment:

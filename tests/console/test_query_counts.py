@@ -100,6 +100,7 @@ def addresses(served: Served) -> dict[str, str]:
         "card revisions": f"{MODEL}card/revisions/",
         "card revision": f"{MODEL}card/revisions/1/",
         "card diff": f"{MODEL}card/revisions/1/diff?against=1",
+        "policies": f"{PROJECT}policies/",
         "quotas": f"{PROJECT}quotas/",
         "aliases": f"{MODEL}aliases/",
         "alias": f"{MODEL}aliases/latest/",
@@ -117,6 +118,7 @@ def addresses(served: Served) -> dict[str, str]:
         "deployments": f"{PROJECT}deployments/",
         "deployment": deployment,
         "rollouts": f"{deployment}rollouts/",
+        "rollout": f"/api/v1/rollouts/{served.deployment.rollouts.earliest('created_at').pk}/",
         **{
             name: f"/api/v1/{name}/"
             for name in (

@@ -68,7 +68,7 @@ class DeploymentList(ApiView):
             comment=given["comment"],
             actor=self.actor,
         )
-        return _outcome(outcome)
+        return change_answer(outcome)
 
 
 class DeploymentPlan(ApiView):
@@ -137,7 +137,9 @@ class DeploymentRoutes(DeploymentView):
     def post(self, request: Request, project: str, deployment: uuid.UUID) -> Response:
         row = self.deployment
         generation, given = self.match(request, row), self.read(TrafficWrite)
-        return _outcome(services.deployment_traffic(deployment=row, **given, generation=generation, actor=self.actor))
+        return change_answer(
+            services.deployment_traffic(deployment=row, **given, generation=generation, actor=self.actor)
+        )
 
 
 class DeploymentRollback(DeploymentView):
@@ -149,7 +151,7 @@ class DeploymentRollback(DeploymentView):
     def post(self, request: Request, project: str, deployment: uuid.UUID) -> Response:
         row = self.deployment
         generation = self.match(request, row)
-        return _outcome(services.deployment_rollback(deployment=row, generation=generation, actor=self.actor))
+        return change_answer(services.deployment_rollback(deployment=row, generation=generation, actor=self.actor))
 
 
 class DeploymentInfer(DeploymentView):
@@ -191,7 +193,8 @@ def _spec(model: RegisteredModel, document: dict[str, Any]) -> DeploymentSpec:
     return DeploymentSpec.from_json(with_version_numbers(model, document))
 
 
-def _outcome(outcome: services.ChangeOutcome) -> Response:
+def change_answer(outcome: services.ChangeOutcome) -> Response:
+    """Return 202 with where to follow what was asked, or 200 when there was nothing to change."""
     document = ChangeOutcomeSerializer(outcome).data
     if outcome.operation is not None:
         return accepted(outcome.operation.pk, document)

@@ -23,9 +23,7 @@ from console.api.views import ApiView
 from registry.models import Membership, Project, User
 from registry.selectors import accounts as selectors
 from registry.services import accounts as services
-from registry.services.code import project_code_formats
 from registry.services.locking import held
-from registry.services.signing import signing_policy_set
 
 
 class ProjectList(ApiView):
@@ -52,21 +50,14 @@ class ProjectItem(ApiView):
 
     @extend_schema(
         summary="Change a project",
-        description="Needs the scope admin. Where code is forbidden, what is deployed stays as it is.",
+        description="Its policies and quotas have addresses of their own.",
         request=ProjectChange,
         responses=ProjectSerializer,
     )
     def patch(self, request: Request, project: str) -> Response:
         with matched(request, self.project, _document) as row:
-            given, changed = self.read(ProjectChange), row
-            policy = {name: given.pop(name) for name in ("code_formats", "pickles_known_only") if name in given}
-            if policy:
-                changed = project_code_formats(project=row, **policy, actor=self.actor)
-            if "signing_policy" in given:
-                wanted = given.pop("signing_policy")
-                changed = signing_policy_set(project=changed, policy=wanted, actor=self.actor)
-            if given:
-                changed = services.project_update(project=changed, **given, actor=self.actor)
+            given = self.read(ProjectChange)
+            changed = services.project_update(project=row, **given, actor=self.actor) if given else row
         return tagged(request, _document(changed))
 
 

@@ -21,12 +21,13 @@ from console.web.views.deploy import after_change
 from registry.domain.plans import DeploymentSpec
 from registry.errors import NotFound, RegistryError
 from registry.models import Deployment
-from registry.models.deployments import HealthStatus
+from registry.models.deployments import HealthStatus, RolloutPhase
 from registry.selectors import accounts, metrics
 from registry.selectors import deployments as selectors
 from registry.selectors.protection import timing_of
 from registry.services import deployments as services
 from registry.services import plans as plan_services
+from registry.services import rollout_steering as steering
 
 
 @require_GET
@@ -80,6 +81,7 @@ def deployment(request: HttpRequest, project: str, deployment_id: uuid.UUID) -> 
             "POST", f"projects/{project}/deployments/{one.pk}/routes", {"weights": form.present()}
         ),
         "rollback_curl": equivalents.curl("POST", f"projects/{project}/deployments/{one.pk}/rollback"),
+        **_steering(live["status"]),
         "rollouts": list(selectors.rollouts_of(one)[:10]),
         "summary": _summary(one),
         "timing": timing_of(one.fleet.environment, timezone.now()),
@@ -90,6 +92,21 @@ def deployment(request: HttpRequest, project: str, deployment_id: uuid.UUID) -> 
     return render_page(
         request, "web/deployments/detail.html", context, project=one.project, current="deployments", topics=topics
     )
+
+
+def _steering(status: selectors.DeploymentStatus) -> dict[str, Any]:
+    """Return what the panel about the newest change needs."""
+    rollout = status.rollout or status.last_rollout
+    if rollout is None:
+        return {}
+    may_retry = rollout.phase in (RolloutPhase.FAILED, RolloutPhase.ROLLED_BACK)
+    verb = "retry" if may_retry else "resume" if rollout.phase == RolloutPhase.PAUSED else "pause"
+    routes = rollout.spec_from.get("routes", [])
+    return {
+        "may_retry": may_retry,
+        "before_label": " + ".join(f"v{route['version']} {route['weight']} %" for route in routes if route["weight"]),
+        "steering_curl": equivalents.curl("POST", f"rollouts/{rollout.pk}/{verb}", {}),
+    }
 
 
 def _summary(one: Deployment) -> metrics.Summary | None:
@@ -158,3 +175,29 @@ def rollback(request: HttpRequest, project: str, deployment_id: uuid.UUID) -> Ht
         messages.success(request, _("Rolling back."))
         return redirect("web:deployment", project, deployment_id)
     return after_change(request, outcome)
+
+
+@require_POST
+@page
+def rollout_steer(request: HttpRequest, project: str, deployment_id: uuid.UUID, rollout_id: uuid.UUID) -> HttpResponse:
+    """Pause, resume or abort a change that is under way, or ask for a failed one again."""
+    actor, one = actor_of(request), _get(request, project, deployment_id)
+    rollout = selectors.rollout_get(actor, rollout_id)
+    if rollout.deployment_id != one.pk:
+        raise NotFound(_("There is no such rollout."))
+    act, reason = request.POST.get("act", ""), request.POST.get("reason", "")
+    verbs = {
+        "pause": (steering.rollout_pause, _("Paused.")),
+        "resume": (steering.rollout_resume, _("It goes on.")),
+        "abort": (steering.rollout_abort, _("It goes back to what was there before.")),
+    }
+    try:
+        if act == "retry":
+            return after_change(request, services.rollout_retry(rollout=rollout, actor=actor))
+        if act in verbs:
+            verb, told = verbs[act]
+            verb(rollout=rollout, reason=reason, actor=actor)
+            messages.success(request, told)
+    except RegistryError as error:
+        messages.error(request, error.message)
+    return redirect("web:deployment", project, deployment_id)

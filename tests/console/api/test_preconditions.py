@@ -26,6 +26,7 @@ from registry.services import (
 )
 from tests.console.api.test_routes import filled, routes
 from tests.console.conftest import Cast, RunningConsole, join_node
+from tests.console.web.conftest import make_served
 
 Address = Callable[[Cast], str]
 
@@ -97,6 +98,10 @@ def _apply_set(cast: Cast) -> str:
     return "apply-sets/birds/"
 
 
+def _rollout(cast: Cast) -> str:
+    return f"rollouts/{make_served(cast).deployment.rollouts.get().pk}/"
+
+
 _OWNED: dict[str, Any] = {"members": [{"kind": "Model", "name": "finch"}]}
 
 
@@ -124,7 +129,8 @@ def _scim_token(cast: Cast) -> str:
 
 # A resource for each address that takes PUT, PATCH or DELETE, with a body that changes it. Alice may do all of this.
 CHANGED: dict[str, tuple[Address, dict[str, Any]]] = {
-    "projects/<slug:project>/": (lambda cast: "projects/wren/", {"code_formats": "forbid"}),
+    "projects/<slug:project>/": (lambda cast: "projects/wren/", {"description": "swift"}),
+    "projects/<slug:project>/policies/": (lambda cast: "projects/wren/policies/", {"code_formats": "forbid"}),
     "projects/<slug:project>/members/<str:username>/": (lambda cast: "projects/wren/members/vera/", {}),
     "projects/<slug:project>/models/<str:model>/": (_model, {"description": "swift"}),
     "projects/<slug:project>/models/<str:model>/aliases/<str:alias>/": (_alias, {"version": 2}),
@@ -152,6 +158,7 @@ VERBS: dict[str, tuple[Address, dict[str, Any]]] = {
     "webhooks/<uuid:webhook>/rotate-secret": (_webhook, {}),
     "api-keys/<uuid:token>/rotate": (_token, {}),
     "service-accounts/<str:account>/disable": (_account, {}),
+    "rollouts/<uuid:rollout>/pause": (_rollout, {}),
     "projects/<slug:project>/models/<str:model>/versions/<str:version>/archive": (
         lambda cast: f"projects/wren/models/finch/versions/{cast.ready_version().number}/",
         {},

@@ -30,7 +30,9 @@ def test_keys_are_public_and_only_administrators_trust_them(cast: Cast, api: Cal
     assert (again.status_code, again.json()["code"]) == (409, "conflict")
     wrong = api("alice").post(KEYS, {"name": "odd", "public_key": "rubbish"})
     assert wrong.status_code == 400 and wrong.json()["errors"][0]["field"] == "public_key"
-    policy = api("alice").patch("/api/v1/projects/wren/", {"signing_policy": "required"}, headers={"If-Match": "*"})
+    policy = api("alice").patch(
+        "/api/v1/projects/wren/policies/", {"signing_policy": "required"}, headers={"If-Match": "*"}
+    )
     assert policy.status_code == 200 and policy.json()["signing_policy"] == "required"
     assert Project.objects.get(slug="wren").signing_policy == "required"
 

@@ -98,6 +98,7 @@ def make_world(cast: Cast) -> World:
         "node": str(served.node.pk),
         "deployment": str(served.deployment.pk),
         "approval": str(served.approval.pk),
+        "rollout": str(served.deployment.rollouts.get().pk),
         "operation": str(served.operation.pk),
         "webhook": str(hook.pk),
         "delivery": str(delivery.pk),
@@ -119,7 +120,8 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
         "address": "https://models.example.com/model.onnx"
     },
     ("post", "projects/"): {"slug": "new", "name": "New"},
-    ("patch", "projects/<slug:project>/"): {"code_formats": "forbid"},
+    ("patch", "projects/<slug:project>/"): {"description": "swift"},
+    ("patch", "projects/<slug:project>/policies/"): {"code_formats": "forbid"},
     ("post", "projects/<slug:project>/members/"): {"username": "charlie", "role": "viewer"},
     ("post", "projects/<slug:project>/models/"): {"slug": "new"},
     ("patch", "projects/<slug:project>/models/<str:model>/"): {"description": "swift"},

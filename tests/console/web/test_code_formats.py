@@ -29,7 +29,7 @@ def test_administrators_set_it_on_the_page(served: Served, browse: Browse) -> No
 
 
 def test_and_through_the_api(cast: Cast, api: Callable[..., Any]) -> None:
-    address = "/api/v1/projects/wren/"
+    address = "/api/v1/projects/wren/policies/"
     assert api("vera").get(address).json()["code_formats"] == "allow"
     assert api("bob").patch(address, {"code_formats": "forbid"}, HTTP_IF_MATCH="*").status_code == 403
     assert api("alice").patch(address, {"code_formats": "maybe"}, HTTP_IF_MATCH="*").status_code == 400

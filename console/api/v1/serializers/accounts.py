@@ -6,7 +6,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from registry.models import CodeFormats, Membership, Project, Role, SigningPolicy, SiteRole, User
+from registry.models import Membership, Project, Role, SiteRole, User
 
 
 class ProjectSerializer(serializers.ModelSerializer[Project]):
@@ -36,17 +36,10 @@ class ProjectWrite(serializers.Serializer[Any]):
 
 
 class ProjectChange(serializers.Serializer[Any]):
-    """What changes of a project; what is not given stays. ``code_formats``: may versions bring code that nodes run?
-
-    ``pickles_known_only``: may their pickles import nothing but what is known to be harmless?
-    ``signing_policy``: must new versions be signed by a key that the project trusts?
-    """
+    """What changes of a project; what is not given stays."""
 
     name = serializers.CharField(max_length=200, required=False)
     description = serializers.CharField(required=False, allow_blank=True)
-    code_formats = serializers.ChoiceField(choices=CodeFormats.choices, required=False)
-    pickles_known_only = serializers.BooleanField(required=False)
-    signing_policy = serializers.ChoiceField(choices=SigningPolicy.choices, required=False)
 
 
 class UserSerializer(serializers.ModelSerializer[User]):

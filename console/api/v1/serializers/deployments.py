@@ -102,8 +102,15 @@ class RolloutSerializer(serializers.ModelSerializer[Rollout]):
             "operation",
             "created_by",
             "created_at",
+            "resumed_at",
             "finished_at",
         ]
+
+
+class RolloutReason(serializers.Serializer[Any]):
+    """Why, in a sentence that is shown with the rollout."""
+
+    reason = serializers.CharField(required=False, allow_blank=True, default="", max_length=500)
 
 
 class DeploymentStatusSerializer(serializers.Serializer[Any]):
