@@ -20,8 +20,8 @@ from flotilla.sdk.people import Members, People
 from flotilla.sdk.push_record import PushRecord, record_of
 from flotilla.sdk.pushing import Push
 from flotilla.sdk.quotas import Quotas
-from flotilla.sdk.service_accounts import ServiceAccounts
 from flotilla.sdk.rollouts import Rollouts
+from flotilla.sdk.service_accounts import ServiceAccounts
 from flotilla.sdk.signing import Signing
 from flotilla.sdk.sso import Sso
 from flotilla.sdk.transport import ApiError, Transport

@@ -17,7 +17,9 @@ class LimitSerializer(serializers.Serializer[Any]):
     """A version above ``warn`` gets a warning, one above ``fail`` is refused; null: no such threshold."""
 
     warn = serializers.IntegerField(required=False, allow_null=True, min_value=1, max_value=MAX_THRESHOLD)
-    fail = serializers.IntegerField(required=False, allow_null=True, min_value=1, max_value=MAX_THRESHOLD)
+    fail = serializers.IntegerField(  # type: ignore[assignment]
+        required=False, allow_null=True, min_value=1, max_value=MAX_THRESHOLD
+    )
 
 
 class SizeLimitsSerializer(serializers.Serializer[Any]):
