@@ -212,6 +212,12 @@ def milliseconds(value: float | None) -> str:
 
 
 @register.filter
+def figure(value: float) -> str:
+    """Return a number with three significant digits: ``0.0312``, ``1.2e-07``."""
+    return f"{value:.3g}"
+
+
+@register.filter
 def change(share: float | None) -> str:
     """Return a change as percent with its sign: 0.125 -> ``+12.5 %``."""
     return "–" if share is None else f"{share * 100:+.1f} %"  # noqa: RUF001

@@ -40,6 +40,9 @@ TONES: dict[str, Tone] = {
     "verified": Tone(_("Verified"), "green", "shield-check"),
     "unsigned": Tone(_("Not signed"), "amber", "triangle-alert"),
     "unverified": Tone(_("Not verified"), "red", "circle-x"),
+    # what apply sets own
+    "touched": Tone(_("Changed since"), "amber", "pencil"),
+    "gone": Tone(_("Gone"), "red", "circle-x"),
     # sync and health
     "synced": Tone(_("Synced"), "green", "circle-check"),
     "progressing": _busy(_("Progressing")),
@@ -99,6 +102,9 @@ TONES: dict[str, Tone] = {
     "canary": Tone(_("Canary"), "amber", "flask-conical"),
     "shadow": Tone(_("Shadow"), "blue", "layers"),
     "held": Tone(_("Held"), "grey", "circle-pause"),
+    # answers beside each other
+    "same": Tone(_("Same"), "green", "circle-check"),
+    "differs": Tone(_("Differs"), "amber", "triangle-alert"),
     # deliveries and webhooks
     "delivered": Tone(_("Delivered"), "green", "circle-check"),
     "off": Tone(_("Off"), "grey", "circle-pause"),

@@ -6,6 +6,7 @@ from django.urls import URLPattern, URLResolver, path
 
 from console.web.views import (
     aliases,
+    apply_sets,
     approvals,
     audit,
     cards,
@@ -96,6 +97,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path(_DEPLOYMENT + "logs/", logs.deployment_logs, name="deployment-logs"),
     path("logs/<uuid:operation_id>/", logs.logs, name="logs"),
     path("try/<uuid:operation_id>/", try_it.result, name="try-result"),
+    path("try/<uuid:operation_id>/<uuid:other_id>/", try_it.compare, name="try-compare"),
     # Approvals
     path("approvals/", approvals.inbox, name="approvals"),
     path("approvals/<uuid:approval_id>/", approvals.approval, name="approval"),
@@ -138,6 +140,9 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("settings/fleets/<slug:slug>/delete/", environments.fleet_delete, name="fleet-delete"),
     path("settings/projects/", settings.projects, name="projects"),
     path("settings/projects/<slug:project>/", quotas.project, name="project"),
+    path("settings/apply-sets/", apply_sets.set_list, name="apply-sets"),
+    path("settings/apply-sets/<uuid:set_id>/", apply_sets.apply_set, name="apply-set"),
+    path("settings/apply-sets/<uuid:set_id>/forget/", apply_sets.forget, name="apply-set-forget"),
     path("settings/webhooks/", webhooks.webhook_list, name="webhooks"),
     path("settings/webhooks/<uuid:webhook_id>/", webhooks.webhook, name="webhook"),
     path(

@@ -8,6 +8,7 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
+from registry import telemetry
 from registry.domain.actors import Actor
 from registry.errors import Conflict, QuotaExceeded, ValidationFailed
 from registry.models import ApplySet, Project
@@ -53,6 +54,7 @@ def apply_set_record(
                 before={"members": before},
                 after={"members": len(rows)},
             )
+            _publish(apply_set)
     except IntegrityError:
         raise Conflict(_("Somebody made a set “%(name)s” meanwhile; apply again.") % {"name": name}) from None
     return apply_set
@@ -66,4 +68,11 @@ def apply_set_forget(*, apply_set: ApplySet, actor: Actor) -> None:
         require(actor, "model.write", apply_set.project)
     with transaction.atomic():
         audit.record(actor=actor, action="apply_set.forget", obj=apply_set)
+        _publish(apply_set)
         apply_set.delete()
+
+
+def _publish(apply_set: ApplySet) -> None:
+    """Tell open pages after the commit."""
+    project = apply_set.project_id
+    telemetry.publish_on_commit("fleet" if project is None else f"project:{project}", project=project)

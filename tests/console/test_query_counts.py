@@ -19,9 +19,10 @@ from django.test.utils import CaptureQueriesContext
 
 from console.identity import session_rules
 from registry.domain.plans import DeploymentSpec, RouteSpec
-from registry.models import Membership, Project, SsoProvider, User, Webhook
+from registry.models import ApplySet, Membership, Project, SsoProvider, User, Webhook
 from registry.services import (
     aliases,
+    apply_sets,
     approvals,
     cards,
     configs,
@@ -173,6 +174,11 @@ def grow(served: Served, name: str) -> None:
     grow_sign_in(cast, name)
     cast.trust_rule(name)
     cast.signing_key(name)
+    members = [{"kind": "Webhook", "name": name}, {"kind": "Membership", "name": "alice"}]
+    apply_sets.apply_set_record(project=cast.project, name=name, members=members, apply_set=None, actor=alice)
+    grown = [*served.apply_set.members, {"kind": "Deployment", "name": f"{name}@dev"}, {"kind": "Model", "name": name}]
+    ApplySet.objects.filter(pk=served.apply_set.pk).update(members=grown)
+    served.apply_set.refresh_from_db()
     robot = User.objects.get(username="robot")
     Membership.objects.create(project=project, user=robot, role="viewer")
     tokens.token_create(owner=robot, name=name, scopes=["read"], actor=alice)

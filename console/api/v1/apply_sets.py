@@ -14,13 +14,15 @@ from rest_framework.response import Response
 from console.api.etag import matched, require_match, tagged
 from console.api.pagination import Listing
 from console.api.schema import paged
-from console.api.v1.serializers.apply_sets import ApplySetSerializer, ApplySetWrite
+from console.api.v1.serializers.apply_sets import ApplySetSerializer, ApplySetWrite, ThingsQuery, ThingsSerializer
 from console.api.views import ApiView
 from registry.errors import NotFound
 from registry.models import ApplySet, Project
-from registry.selectors.apply_sets import apply_sets
+from registry.selectors.apply_sets import apply_sets, owned_things
 from registry.selectors.permissions import can
 from registry.services import apply_sets as services
+
+THINGS_AT_ONCE = 200
 
 
 class ApplySetView(ApiView):
@@ -96,6 +98,37 @@ class ApplySetItem(ApplySetView):
 
 class SiteApplySetItem(ApplySetItem):
     """One of the site."""
+
+
+class ApplySetThings(ApplySetView):
+    """What became of the things of a set."""
+
+    queries = tuple(ThingsQuery().fields)
+
+    @extend_schema(
+        summary="Read what became of the things of an apply set",
+        description="Whether each is as it was applied, was changed since, or is gone; and what pruning it would do.",
+        parameters=[ThingsQuery],
+        responses=ThingsSerializer,
+    )
+    def get(self, request: Request, name: str, **_address: str) -> Response:
+        query = ThingsQuery(data=request.query_params)
+        query.is_valid(raise_exception=True)
+        found = apply_sets(self.place()).filter(name=name).first()
+        if found is None:
+            raise NotFound(_("There is no such set."))
+        start = query.validated_data["start"]
+        end = start + THINGS_AT_ONCE
+        document = {
+            "count": len(found.members),
+            "next": end if end < len(found.members) else None,
+            "things": owned_things(found, found.members[start:end]),
+        }
+        return Response(ThingsSerializer(document).data)
+
+
+class SiteApplySetThings(ApplySetThings):
+    """Those of a set of the site."""
 
 
 def _document(row: ApplySet) -> dict[str, Any]:

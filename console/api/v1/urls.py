@@ -91,6 +91,8 @@ urlpatterns: list[URLPattern] = [
     path(f"{_CONFIGS}<int:number>/diff", configs.ConfigDiff.as_view()),
     path("projects/<slug:project>/apply-sets/", apply_sets.ApplySetList.as_view()),
     path("projects/<slug:project>/apply-sets/<str:name>/", apply_sets.ApplySetItem.as_view()),
+    path("projects/<slug:project>/apply-sets/<str:name>/things/", apply_sets.ApplySetThings.as_view()),
+    path("apply-sets/<str:name>/things/", apply_sets.SiteApplySetThings.as_view()),
     path("apply-sets/", apply_sets.SiteApplySetList.as_view()),
     path("apply-sets/<str:name>/", apply_sets.SiteApplySetItem.as_view()),
     path(f"{_CONFIGS}<int:number>/revert", configs.ConfigRevert.as_view()),

@@ -17,16 +17,28 @@ FILLS = ("typed", "random", "zeros", "ones")
 
 
 class TryForm(forms.Form):
-    """For each input: ``shape-<n>``, ``fill-<n>`` and ``data-<n>``; ``unit`` chooses one, empty means the split."""
+    """For each input: ``shape-<n>``, ``fill-<n>`` and ``data-<n>``; ``unit`` chooses one, empty means the split.
 
-    def __init__(self, samples: Sequence[SampleInput], units: Sequence[tuple[str, str]], data: Any = None) -> None:
-        super().__init__(data)
+    ``beside`` names another that gets the same request.
+    """
+
+    def __init__(
+        self, samples: Sequence[SampleInput], units: Sequence[tuple[str, str]], data: Any = None, initial: Any = None
+    ) -> None:
+        super().__init__(data, initial=initial)
         self.samples = samples
         self.fields["unit"] = forms.ChoiceField(
             required=False,
             choices=[("", _("By traffic split")), *units],
             label=_("Version"),
             widget=forms.Select(attrs={"class": "select", "data-testid": "try-version"}),
+        )
+        self.fields["beside"] = forms.ChoiceField(
+            required=False,
+            choices=[("", _("nothing")), *units],
+            label=_("Beside it"),
+            help_text=_("The same request goes to both, and what differs is marked."),
+            widget=forms.Select(attrs={"class": "select", "data-testid": "try-beside"}),
         )
         for number, sample in enumerate(samples):
             self.fields[f"shape-{number}"] = forms.CharField(initial=sample.shape_text, label=_("Shape"))
@@ -37,6 +49,10 @@ class TryForm(forms.Form):
 
     def clean(self) -> dict[str, Any]:
         cleaned: dict[str, Any] = super().clean() or {}
+        if cleaned.get("beside") and not cleaned.get("unit"):
+            self.add_error("unit", _("Choose the version that is compared."))
+        elif cleaned.get("beside") and cleaned["beside"] == cleaned["unit"]:
+            self.add_error("beside", _("Choose two that are not the same."))
         cleaned["inputs"] = []
         for number, sample in enumerate(self.samples):
             try:

@@ -10,8 +10,8 @@ import pytest
 from django.test import Client
 
 from registry.domain.plans import DeploymentSpec, RouteSpec
-from registry.models import ApprovalRequest, Deployment, Fleet, ModelVersion, Operation, ServingNode
-from registry.services import aliases, cards, deployments, fleet
+from registry.models import ApplySet, ApprovalRequest, Deployment, Fleet, ModelVersion, Operation, ServingNode
+from registry.services import aliases, apply_sets, cards, deployments, fleet
 from tests.console.conftest import NODE_ENDPOINTS, Cast, make_cast, signed_in
 
 Browse = Callable[[str], Client]
@@ -29,6 +29,7 @@ class Served:
     node: ServingNode
     dev: Fleet
     prod: Fleet
+    apply_set: ApplySet
 
     def paths(self) -> dict[str, str]:
         """Return every page that a member of the project may open."""
@@ -83,6 +84,8 @@ class Served:
             "project": "/settings/projects/wren/",
             "signing": "/settings/projects/wren/signing/",
             "policies": "/settings/projects/wren/policies/",
+            "apply-sets": "/settings/apply-sets/",
+            "apply-set": f"/settings/apply-sets/{self.apply_set.pk}/",
             "webhooks": "/settings/webhooks/",
             "password": "/settings/password/",
             "security": "/settings/security/",
@@ -120,7 +123,14 @@ def make_served(cast: Cast) -> Served:
 
     applied, asked = change(dev), change(prod)
     assert applied.operation is not None and asked.approval is not None
-    return Served(cast, version, applied.deployment, asked.approval, applied.operation, node, dev, prod)
+    members = [
+        {"kind": "Model", "name": "finch"},
+        {"kind": "Deployment", "name": "finch@dev"},
+        {"kind": "Membership", "name": "bob"},
+        {"kind": "Webhook", "name": "was-here"},
+    ]
+    kept = apply_sets.apply_set_record(project=cast.project, name="flock", members=members, apply_set=None, actor=alice)
+    return Served(cast, version, applied.deployment, asked.approval, applied.operation, node, dev, prod, kept)
 
 
 @pytest.fixture

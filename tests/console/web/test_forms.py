@@ -221,8 +221,10 @@ def test_trying_it_follows_the_operation(served: Served, browse: Browse) -> None
     assert operation.params["body"]["inputs"][0]["data"] == [1, 2, 3, 4]
     assert 'hx-trigger="every 600ms"' in running.text
     operations.operation_claim(operation.pk, "test")
-    answer = {"outputs": [{"name": "y", "datatype": "FP32", "shape": [1, 2], "data": [0.25, 0.75]}]}
-    operations.operation_succeed(operation.pk, "test", {**answer, "timing": {"queue_us": 12, "compute_us": 340}})
+    outputs = [{"name": "y", "datatype": "FP32", "shape": [1, 2], "data": [0.25, 0.75]}]
+    answer = {"outputs": outputs, "timing": {"queue_us": 12, "compute_us": 340}}
+    operations.operation_succeed(operation.pk, "test", {"node": "node-1", "response": answer, "milliseconds": 1.5})
     done = client.get(f"/try/{operation.pk}/")
-    assert "0.25, 0.75" in done.text and "340" in done.text
+    assert "0.25, 0.75" in done.text
+    assert [text in done.text for text in ("1.5 ms", "1.1 ms", "12 µs", "340 µs")] == [True] * 4
     assert "hx-trigger" not in done.text
