@@ -1,5 +1,7 @@
 """The web server's HTTP/1.1 with bounds that uvicorn does not have: how long and how large the head of a request is.
 
+And with a way past it for large bodies (``console.middleware.direct_body``).
+
 Named to uvicorn by ``--http console.middleware.http_protocol:BoundedProtocol``. Without it, connections that never
 finish their headers stay open for ever, and headers that never end fill the memory.
 """
@@ -7,9 +9,14 @@ finish their headers stay open for ever, and headers that never end fill the mem
 from __future__ import annotations
 
 import asyncio
-from typing import ClassVar
+import functools
+from typing import Any, ClassVar
 
+import httptools
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from console.middleware.direct_body import EXTENSION, DirectBody, announced_length
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -56,12 +63,28 @@ class BoundedProtocol(HttpToolsProtocol):
         """End the time of this head."""
         self._stop_timer()
         self._is_in_head, self._head_bytes = False, 0
+        length = announced_length(self.headers)
+        if length > HIGH_WATER_LIMIT:
+            scope: Any = self.scope
+            scope["extensions"] = {EXTENSION: functools.partial(self._open_body, scope, length)}
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
         """Expect the next head."""
         self._is_in_head = True
         super().on_message_complete()
+
+    def _open_body(self, scope: Any, length: int) -> DirectBody | None:
+        """Return the body of a request for reading it from the socket; None when the parser has gone on already."""
+        if self.cycle.scope is not scope or not self.cycle.more_body:
+            return None
+        return DirectBody(self, length, self._go_on)
+
+    def _go_on(self) -> None:
+        """Parse again, after a body that the parser has not seen."""
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn does
+        self.on_message_complete()
 
     def _start_timer(self) -> None:
         if self._head_timer is None:

@@ -7,6 +7,7 @@ for each upload, by a lock on the staging file.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 import uuid
@@ -28,8 +29,10 @@ from console.middleware.metrics import observe
 from console.middleware.problems import CONTENT_TYPE, problem, problem_of
 from console.middleware.request_context import request_facts
 from console.uploads import protocol, sessions
-from console.uploads.protocol import ProtocolError
+from console.uploads.bodies import open_body
+from console.uploads.protocol import Checksum, ProtocolError
 from console.uploads.reception import Reception
+from console.uploads.staging import StagedFile
 from registry.domain.actors import Actor
 from registry.errors import RegistryError
 from registry.models import Upload, UploadState
@@ -71,9 +74,9 @@ class UploadsApp:
         name = scope["path"].removeprefix(PREFIX).strip("/")
         if method == "OPTIONS":
             return _capabilities()
-        actor = await in_database_thread(authenticate, scope, is_write=method not in {"HEAD", "GET"})
-        if actor is None:
-            raise NotAuthenticated
+        if method == "PATCH" and name:
+            return await _patch(scope, name, headers, receive)
+        actor = await in_database_thread(_actor, scope, is_write=method not in {"HEAD", "GET"})
         protocol.require_version(headers)
         if not name:
             if method != "POST":
@@ -82,8 +85,6 @@ class UploadsApp:
         upload_id = _identifier(name)
         if method == "HEAD":
             return await _head(actor, upload_id)
-        if method == "PATCH":
-            return await _patch(actor, upload_id, headers, receive)
         if method == "DELETE":
             await in_database_thread(sessions.terminate, actor, upload_id)
             return Answer(204)
@@ -120,15 +121,27 @@ async def _head(actor: Actor, upload_id: uuid.UUID) -> Answer:
     return Answer(200, headers)
 
 
-async def _patch(actor: Actor, upload_id: uuid.UUID, headers: Mapping[str, str], receive: Any) -> Answer:
-    offset = protocol.read_offset(headers)
-    checksum = protocol.read_checksum(headers)
-    protocol.require_chunk(headers)
-    upload, staged = await in_database_thread(sessions.begin, actor, upload_id, offset)
+async def _patch(scope: Mapping[str, Any], name: str, headers: Mapping[str, str], receive: Any) -> Answer:
+    def begin() -> tuple[Upload, StagedFile, Checksum | None]:
+        actor = _actor(scope, is_write=True)
+        protocol.require_version(headers)
+        upload_id, offset, checksum = _identifier(name), protocol.read_offset(headers), protocol.read_checksum(headers)
+        protocol.require_chunk(headers)
+        return *sessions.begin(actor, upload_id, offset), checksum
+
+    upload, staged, checksum = await in_database_thread(begin)
     with staged:
         protocol.require_fit(headers, upload.length - staged.offset)
-        reached = await Reception(upload, staged, checksum).run(receive)
+        with contextlib.closing(open_body(scope, receive)) as body:
+            reached = await Reception(upload, staged, checksum).run(body)
     return Answer(204, {"Upload-Offset": str(reached), **_expiry(upload)})
+
+
+def _actor(scope: Mapping[str, Any], *, is_write: bool) -> Actor:
+    actor = authenticate(scope, is_write=is_write)
+    if actor is None:
+        raise NotAuthenticated
+    return actor
 
 
 def _expiry(upload: Upload) -> dict[str, str]:

@@ -19,23 +19,40 @@ MOST_KEPT = 4096
 
 
 class RunningDigest:
-    """SHA-256 and BLAKE3 of the first ``offset`` bytes of an upload. Concurrency: one thread at a time."""
+    """SHA-256 and BLAKE3 of the first ``offset`` bytes of an upload.
+
+    Concurrency: one thread at a time, or one for each of the two.
+    """
 
     def __init__(self) -> None:
-        self.offset = 0
-        self._sha256 = hashlib.sha256()
-        self._blake3 = blake3()
+        self._sha256, self._sha256_offset = hashlib.sha256(), 0
+        self._blake3, self._blake3_offset = blake3(), 0
 
-    def update(self, piece: bytes | bytearray | memoryview) -> None:
+    @property
+    def offset(self) -> int:
+        """How many bytes both have seen; -1 when one of them has seen more than the other."""
+        return self._sha256_offset if self._sha256_offset == self._blake3_offset else -1
+
+    def update(self, piece: bytes | memoryview) -> None:
         """Go on with the bytes that follow."""
+        self.update_sha256(piece)
+        self.update_blake3(piece)
+
+    def update_sha256(self, piece: bytes | memoryview) -> None:
+        """Go on with one of them."""
         self._sha256.update(piece)
+        self._sha256_offset += len(piece)
+
+    def update_blake3(self, piece: bytes | memoryview) -> None:
+        """Go on with the other one."""
         self._blake3.update(piece)
-        self.offset += len(piece)
+        self._blake3_offset += len(piece)
 
     def copy(self) -> Self:
         """Return one that goes its own way from here."""
         other = type(self)()
-        other.offset, other._sha256, other._blake3 = self.offset, self._sha256.copy(), self._blake3.copy()
+        other._sha256, other._sha256_offset = self._sha256.copy(), self._sha256_offset
+        other._blake3, other._blake3_offset = self._blake3.copy(), self._blake3_offset
         return other
 
     def catch_up(self, descriptor: int, offset: int) -> bool:

@@ -13,9 +13,10 @@ from django.utils.translation import gettext as _
 
 VERSION = "1.0.0"
 EXTENSIONS = "creation,expiration,checksum,termination"
-# Our own third: the SHA-256 of everything from the first byte to the end of the chunk, which both sides have anyway.
-PREFIX_ALGORITHM = "sha256-prefix"
-ALGORITHMS = ("sha1", "sha256", PREFIX_ALGORITHM)
+# Two of our own: the digest of everything from the first byte to the end of the chunk, which both sides have anyway.
+SHA256_PREFIX, BLAKE3_PREFIX = "sha256-prefix", "blake3-prefix"
+ALGORITHMS = ("sha1", "sha256", SHA256_PREFIX, BLAKE3_PREFIX)
+_DIGEST_BYTES = {"sha1": 20}
 CHUNK_TYPE = "application/offset+octet-stream"
 CHECKSUM_MISMATCH = 460
 MAX_METADATA = 8192
@@ -47,11 +48,11 @@ class Checksum:
     @property
     def is_of_prefix(self) -> bool:
         """Whether it is over all bytes of the upload so far."""
-        return self.algorithm == PREFIX_ALGORITHM
+        return self.algorithm in (SHA256_PREFIX, BLAKE3_PREFIX)
 
     def hasher(self) -> Any:
-        """Return a fresh hashlib object."""
-        return hashlib.new("sha256" if self.is_of_prefix else self.algorithm, usedforsecurity=False)
+        """Return a fresh hashlib object for the bytes of the chunk."""
+        return hashlib.new(self.algorithm, usedforsecurity=False)
 
 
 def require_version(headers: Mapping[str, str]) -> None:
@@ -111,7 +112,7 @@ def read_checksum(headers: Mapping[str, str]) -> Checksum | None:
     except (binascii.Error, ValueError):
         digest = b""
     checksum = Checksum(algorithm, digest)
-    if len(digest) != checksum.hasher().digest_size:
+    if len(digest) != _DIGEST_BYTES.get(algorithm, 32):
         raise ProtocolError(400, _("Upload-Checksum does not hold a digest in base64."), "checksum_malformed")
     return checksum
 

@@ -1,32 +1,36 @@
-"""Takes the body of one PATCH from the socket to the staging file."""
+"""Takes the body of one PATCH to the staging file, hashing it on the way."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Any
 
 from django.utils.translation import gettext as _
 
 from console.middleware.database import in_database_thread
+from console.middleware.direct_body import ClientLeft
 from console.middleware.metrics import UPLOADED
 from console.uploads import sessions
+from console.uploads.bodies import Body
 from console.uploads.digests import KeptDigests
-from console.uploads.protocol import CHECKSUM_MISMATCH, Checksum, ProtocolError, storage_full
-from console.uploads.staging import FULL, Flusher, StagedFile
+from console.uploads.lanes import BufferPool, Lanes
+from console.uploads.protocol import CHECKSUM_MISMATCH, SHA256_PREFIX, Checksum, ProtocolError, storage_full
+from console.uploads.staging import BLOCK_BYTES, FULL, Flusher, StagedFile
 from registry.models import Upload
 from registry.services.staging import staging_path
 
-Receive = Callable[[], Awaitable[Mapping[str, Any]]]
-
-# Of each request two such pieces are in memory at most: one is being written and hashed, the next one arrives.
-WRITE_BYTES = 1 << 20
+# Of each request so many pieces are in memory at most: some are being written and hashed, the next one arrives.
+PIECE_BYTES = 1 << 20
+PIECES = 3
 COMMIT_BYTES = 8 << 20
 FLUSH_BYTES = 16 << 20
 IDLE_SECONDS = 60.0
-_threads = ThreadPoolExecutor(max_workers=8, thread_name_prefix="staging")
+_buffers = BufferPool(PIECE_BYTES)
+_lanes = Lanes()
 _digests = KeptDigests()
 _flusher = Flusher()
 
@@ -41,9 +45,12 @@ class Reception:
         self._hasher = checksum.hasher() if checksum and not checksum.is_of_prefix else None
         self._start = self._committed = self._flushed = self._arrived = staged.offset
         self._digest = _digests.take(upload.pk, staged.offset)
-        self._writing: asyncio.Future[None] | None = None
+        self._is_in_step = False
+        self._lane = _lanes.next()
+        self._running: deque[tuple[memoryview, asyncio.Future[None]]] = deque()
+        self._is_broken = False
 
-    async def run(self, receive: Receive) -> int:
+    async def run(self, body: Body) -> int:
         """Read the body, write it, commit it; return the new offset.
 
         Raises:
@@ -51,11 +58,11 @@ class Reception:
                 Unless a checksum forbids it, what arrived before is committed.
             ValidationFailed: the last byte is there, and the whole has another digest than was promised.
         """
-        is_in_step = await _in_thread(self._digest.catch_up, self._staged.descriptor, self._start)
+        self._is_in_step = await self._in_lane(self._digest.catch_up, self._staged.descriptor, self._start)
         before = self._digest.copy()
         try:
             try:
-                await self._copy(receive)
+                await self._copy(body)
                 await self._written()
             except ProtocolError:
                 await self._settle(is_whole=False)
@@ -68,69 +75,86 @@ class Reception:
             return await self._settle(is_whole=True)
         finally:
             # Not after a refused chunk, nor when somebody ended the task in the middle of one.
-            is_intact = is_in_step and self._digest.offset == self._staged.offset
+            is_intact = self._is_in_step and not self._running and self._digest.offset == self._staged.offset
             _digests.keep(self._upload.pk, self._digest if is_intact else before)
             if self._staged.offset == self._upload.length:
                 _digests.forget(self._upload.pk)
 
-    async def _copy(self, receive: Receive) -> None:
-        buffer = bytearray()
-        is_last = False
-        while not is_last:
-            event = await self._next(receive)
-            if event["type"] == "http.disconnect":
-                await self._write(buffer)
-                raise ProtocolError(499, _("The client left."), "disconnected")
-            buffer += event.get("body", b"")
-            is_last = not event.get("more_body", False)
-            if self._arrived + len(buffer) > self._upload.length:
+    async def _copy(self, body: Body) -> None:
+        while True:
+            buffer = await self._buffer()
+            # The first piece ends at a block of the disk, so that the others begin at one.
+            wanted = PIECE_BYTES - self._arrived % BLOCK_BYTES
+            try:
+                count = await body.fill(buffer[:wanted], IDLE_SECONDS)
+            except ClientLeft:
+                raise ProtocolError(499, _("The client left."), "disconnected") from None
+            except TimeoutError:
+                raise ProtocolError(408, _("Nothing arrived for a minute."), "idle") from None
+            if self._arrived + count > self._upload.length:
                 raise ProtocolError(413, _("The chunk goes past the end of the upload."), "too_large")
-            if len(buffer) >= WRITE_BYTES or is_last:
-                await self._write(buffer)
-                buffer = bytearray()
+            if count == 0:
+                return _buffers.give(buffer)
+            self._take(buffer, count)
+            await self._note_progress()
 
-    async def _next(self, receive: Receive) -> Mapping[str, Any]:
-        try:
-            async with asyncio.timeout(IDLE_SECONDS):
-                return await receive()
-        except TimeoutError:
-            raise ProtocolError(408, _("Nothing arrived for a minute."), "idle") from None
+    async def _buffer(self) -> memoryview:
+        """Return memory for the next piece, after the oldest one where there are too many."""
+        if len(self._running) < PIECES - 1:
+            return _buffers.take()
+        return await self._oldest()
 
-    async def _write(self, buffer: bytearray) -> None:
-        """Begin to write and hash a piece in a thread, after the one before; now and then let the database know."""
-        await self._written()
-        if self._checksum is None and self._staged.offset - self._committed >= COMMIT_BYTES:
-            self._committed = await in_database_thread(
-                sessions.commit, self._upload, self._staged, self._committed, None
-            )
-        if self._staged.offset - self._flushed >= FLUSH_BYTES:
-            self._flushed = self._staged.offset
-            _flusher.ask(staging_path(self._upload.pk))
-        if buffer:
-            self._arrived += len(buffer)
-            self._writing = asyncio.get_running_loop().run_in_executor(_threads, self._take, buffer)
-
-    async def _written(self) -> None:
-        """Wait for the piece that is being written.
+    async def _oldest(self) -> memoryview:
+        """Wait for the piece that is being written for longest; return its memory.
 
         Raises:
             OSError: it could not be written, or not all of it.
         """
-        writing, self._writing = self._writing, None
-        if writing is not None:
-            await writing
+        buffer, written = self._running.popleft()
+        await written
+        return buffer
 
-    def _take(self, piece: bytearray) -> None:
+    async def _written(self) -> None:
+        """Wait for all pieces. Raises OSError as ``_oldest``."""
+        while self._running:
+            _buffers.give(await self._oldest())
+
+    def _take(self, buffer: memoryview, count: int) -> None:
+        """Begin to write and hash a piece in two threads, after the one before."""
+        piece = buffer[:count]
+        self._arrived += count
+        hashed = self._lane.hashing.submit(self._digest.update_sha256, piece) if self._is_in_step else None
+        written = asyncio.get_running_loop().run_in_executor(self._lane.writing, self._write, piece, hashed)
+        self._running.append((buffer, written))
+
+    def _write(self, piece: memoryview, hashed: Future[None] | None) -> None:
         start = self._staged.offset
         try:
-            self._staged.append(piece)
+            if not self._is_broken:  # Behind a piece that could not be written there is no place for another.
+                self._staged.append(piece)
+        except OSError:
+            self._is_broken = True
+            raise
         finally:
-            view = memoryview(piece)[: self._staged.offset - start]
-            UPLOADED.inc(len(view))
-            if self._digest.offset == start:
-                self._digest.update(view)
+            written = piece[: self._staged.offset - start]
+            UPLOADED.inc(len(written))
+            if hashed is not None:
+                self._digest.update_blake3(written)
             if self._hasher is not None:
-                self._hasher.update(view)
+                self._hasher.update(written)
+            if hashed is not None:
+                hashed.result()
+
+    async def _note_progress(self) -> None:
+        """Now and then let the database know, and the disk."""
+        reached = self._staged.offset
+        if reached == self._upload.length:
+            return
+        if self._checksum is None and reached - self._committed >= COMMIT_BYTES:
+            self._committed = await in_database_thread(sessions.commit, self._upload, reached, self._committed, None)
+        if reached - self._flushed >= FLUSH_BYTES and not self._staged.is_direct:
+            self._flushed = reached
+            _flusher.ask(staging_path(self._upload.pk))
 
     def _is_genuine(self, *, is_whole: bool) -> bool:
         if self._checksum is None:
@@ -140,26 +164,28 @@ class Reception:
         if self._hasher is not None:
             return bool(self._hasher.digest() == self._checksum.digest)
         # Behind after a restart: a later chunk tells, or a worker, whom the last one tells the digest of the whole.
-        return self._digest.offset != self._staged.offset or self._digest.sha256 == self._checksum.digest
+        if self._digest.offset != self._staged.offset:
+            return True
+        found = self._digest.sha256 if self._checksum.algorithm == SHA256_PREFIX else self._digest.blake3
+        return found == self._checksum.digest
 
     async def _settle(self, *, is_whole: bool) -> int:
         with contextlib.suppress(OSError):  # It was raised already, or the client's leaving comes first.
             await self._written()
         is_genuine = self._is_genuine(is_whole=is_whole)
         if not is_genuine:
-            await _in_thread(self._staged.settle, self._start)
+            await self._in_lane(self._staged.settle, self._start)
         if is_whole and not is_genuine:
             raise ProtocolError(CHECKSUM_MISMATCH, _("The chunk arrived damaged; send it again."), "checksum_mismatch")
         if self._staged.offset == self._upload.length:
-            await _in_thread(self._staged.sync)
-        elif self._staged.offset != self._flushed:
+            await self._in_lane(self._staged.sync)
+        elif self._staged.offset != self._flushed and not self._staged.is_direct:
             _flusher.ask(staging_path(self._upload.pk))
         digest = self._digest if self._digest.offset == self._staged.offset else None
-        promised = self._checksum.digest.hex() if is_whole and self._checksum and self._checksum.is_of_prefix else ""
+        promise = self._checksum if is_whole and self._checksum and self._checksum.is_of_prefix else None
         return await in_database_thread(
-            sessions.commit, self._upload, self._staged, self._committed, digest, promised=promised
+            sessions.commit, self._upload, self._staged.offset, self._committed, digest, promise=promise
         )
 
-
-async def _in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
-    return await asyncio.get_running_loop().run_in_executor(_threads, function, *arguments)
+    async def _in_lane(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._lane.writing, function, *arguments)

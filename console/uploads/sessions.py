@@ -9,14 +9,14 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from console.uploads.digests import RunningDigest
-from console.uploads.protocol import ProtocolError, storage_full
+from console.uploads.protocol import SHA256_PREFIX, Checksum, ProtocolError, storage_full
 from console.uploads.staging import FULL, Busy, StagedFile, staged_size
 from registry.domain.actors import Actor
-from registry.errors import NotFound, ValidationFailed
+from registry.errors import NotFound, PermissionDenied, ValidationFailed
 from registry.models import ModelVersion, Upload, UploadState
-from registry.selectors.permissions import can
+from registry.selectors.permissions import Denied, can
 from registry.services import uploads
-from registry.services.permissions import require
+from registry.services.blobs import Digests
 
 _ENDED = {UploadState.FAILED, UploadState.TERMINATED}
 
@@ -30,10 +30,13 @@ def find(actor: Actor, upload_id: uuid.UUID) -> Upload:
         ProtocolError: 410, it has ended or expired.
     """
     upload = Upload.objects.select_related("version__model__project").filter(pk=upload_id).first()
-    is_own = upload is not None and upload.owner_id == actor.user_id
-    if upload is None or not is_own or not can(actor, "project.view", upload.version):
+    if upload is None or upload.owner_id != actor.user_id:
         raise NotFound(_("There is no such upload."))
-    require(actor, "version.write", upload.version)
+    verdict = can(actor, "version.write", upload.version)
+    if isinstance(verdict, Denied):
+        if not can(actor, "project.view", upload.version):
+            raise NotFound(_("There is no such upload."))
+        raise PermissionDenied(verdict.reason)
     is_expired = upload.state == UploadState.RECEIVING and upload.expires_at <= timezone.now()
     if upload.state in _ENDED or is_expired:
         raise ProtocolError(410, upload.error or _("The upload has ended; start a new one."), "gone")
@@ -89,13 +92,9 @@ def begin(actor: Actor, upload_id: uuid.UUID, offset: int) -> tuple[Upload, Stag
     Raises:
         ProtocolError: 423 while another PATCH runs, 409 for another offset; and what ``find`` raises.
     """
-    find(actor, upload_id)
+    staged = _lock(actor, upload_id)
     try:
-        staged = StagedFile(uploads.staging_path(upload_id))
-    except Busy:
-        raise ProtocolError(423, _("Another request writes to this upload."), "locked") from None
-    try:
-        upload = find(actor, upload_id)  # Again, now that nobody else can move it.
+        upload = find(actor, upload_id)  # Now that nobody else can move it.
         if upload.state != UploadState.RECEIVING:
             _refuse_offset(upload.length)
         present = staged.settle(upload.offset)
@@ -110,30 +109,52 @@ def begin(actor: Actor, upload_id: uuid.UUID, offset: int) -> tuple[Upload, Stag
     return upload, staged
 
 
+def _lock(actor: Actor, upload_id: uuid.UUID) -> StagedFile:
+    """Open the bytes of an upload. For writing to them the actor still needs ``find``."""
+    path = uploads.staging_path(upload_id)
+    try:
+        try:
+            return StagedFile(path, is_new=False)
+        except FileNotFoundError:
+            find(actor, upload_id)  # The disk has lost them; nobody makes files for uploads that are not there.
+            return StagedFile(path)
+    except Busy:
+        raise ProtocolError(423, _("Another request writes to this upload."), "locked") from None
+
+
 def _refuse_offset(present: int) -> NoReturn:
     detail = _("The upload is at byte %(offset)d.") % {"offset": present}
     raise ProtocolError(409, detail, "offset_mismatch")
 
 
 def commit(
-    upload: Upload, staged: StagedFile, committed: int, digest: RunningDigest | None, *, promised: str = ""
+    upload: Upload, offset: int, committed: int, digest: RunningDigest | None, *, promise: Checksum | None = None
 ) -> int:
-    """Record the bytes of ``staged`` and return the offset; the last byte, on the disk, makes the upload received.
+    """Record that ``offset`` bytes are there, and return it; with the last one, on the disk, the upload is received.
 
     ``digest`` is over all bytes, or None when nobody has read them all: then a worker does, and compares what it finds
-    with ``promised``, the SHA-256 that the client said all bytes up to here have.
+    with ``promise``, what the client said about all bytes up to here.
 
     Raises:
         ValidationFailed: all bytes are there, and they are not those that were promised; the upload has failed.
     """
-    if staged.offset == upload.length:
-        hashes = (digest.sha256.hex(), digest.blake3.hex()) if digest else ("", "")
+    if offset == upload.length:
         uploads.upload_received(
-            upload_id=upload.pk, from_offset=committed, sha256=hashes[0], blake3=hashes[1], promised=promised
+            upload_id=upload.pk,
+            from_offset=committed,
+            found=Digests(digest.sha256.hex(), digest.blake3.hex()) if digest else Digests(),
+            promised=_promised(promise),
         )
-    elif staged.offset != committed:
-        uploads.upload_advance(upload_id=upload.pk, from_offset=committed, to_offset=staged.offset)
-    return staged.offset
+    elif offset != committed:
+        uploads.upload_advance(upload_id=upload.pk, from_offset=committed, to_offset=offset)
+    return offset
+
+
+def _promised(promise: Checksum | None) -> Digests:
+    if promise is None:
+        return Digests()
+    is_sha256 = promise.algorithm == SHA256_PREFIX
+    return Digests(sha256=promise.digest.hex()) if is_sha256 else Digests(blake3=promise.digest.hex())
 
 
 def terminate(actor: Actor, upload_id: uuid.UUID) -> None:
@@ -141,10 +162,7 @@ def terminate(actor: Actor, upload_id: uuid.UUID) -> None:
     upload = find(actor, upload_id)
     if upload.state == UploadState.STORED:
         raise ProtocolError(410, _("The file belongs to its version already."), "gone")
-    try:
-        staged = StagedFile(uploads.staging_path(upload_id))
-    except Busy:
-        raise ProtocolError(423, _("Another request writes to this upload."), "locked") from None
+    staged = _lock(actor, upload_id)
     with staged:
         uploads.upload_terminate(upload_id=upload_id, actor=actor)
         uploads.staging_path(upload_id).unlink(missing_ok=True)

@@ -13,6 +13,9 @@ from typing import Self
 
 # The disk, or what we may use of it, has no room left.
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+# What disks and file systems want offsets, lengths and memory to be a multiple of, when bytes go past the page cache.
+BLOCK_BYTES = 4096
+_LEAST_DIRECT_BYTES = 64 * 1024
 
 
 class Busy(Exception):
@@ -22,13 +25,18 @@ class Busy(Exception):
 class StagedFile:
     """An open staging file under an exclusive lock, which ends with the process that holds it.
 
+    Whole blocks go past the page cache where the file system can do that: filling the cache with gigabytes that nobody
+    reads soon costs more than hashing them, and a flush at the end has nothing left to do.
+
     Raises:
         Busy: on opening, when the lock is taken.
+        FileNotFoundError: likewise, there is no such file and it is not to be made.
         OSError: the disk is full or broken.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+    def __init__(self, path: Path, *, is_new: bool = True) -> None:
+        create = os.O_CREAT if is_new else 0
+        self._descriptor = os.open(path, os.O_RDWR | create | os.O_CLOEXEC, 0o640)
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -38,8 +46,17 @@ class StagedFile:
             raise
         self.offset = 0
         self._is_open = True
+        try:
+            self._direct = os.open(path, os.O_WRONLY | os.O_DIRECT | os.O_CLOEXEC)
+        except OSError:
+            self._direct = -1  # a file system in memory, for example
         # A request may be cancelled while a thread still writes for it; its number must not be another file's by then.
         self._lock = threading.Lock()
+
+    @property
+    def is_direct(self) -> bool:
+        """Whether large pieces go to the disk at once."""
+        return self._direct >= 0
 
     @property
     def descriptor(self) -> int:
@@ -57,16 +74,29 @@ class StagedFile:
         self.offset = min(size, offset)
         return self.offset
 
-    def append(self, chunk: bytes | bytearray) -> None:
+    def append(self, chunk: bytes | bytearray | memoryview) -> None:
         """Write all of ``chunk``. After an OSError ``offset`` counts what was written."""
         view = memoryview(chunk)
         with self._lock:
             if not self._is_open:
                 raise OSError(errno.EBADF, os.strerror(errno.EBADF))
             while view:
-                written = os.pwrite(self._descriptor, view, self.offset)
+                written = self._write(view)
                 self.offset += written
                 view = view[written:]
+
+    def _write(self, view: memoryview) -> int:
+        whole = len(view) - len(view) % BLOCK_BYTES
+        if self.is_direct and whole >= _LEAST_DIRECT_BYTES and self.offset % BLOCK_BYTES == 0:
+            try:
+                return os.pwrite(self._direct, view[:whole], self.offset)
+            except OSError as error:
+                if error.errno != errno.EINVAL:
+                    raise
+                # Its blocks are larger, or the memory does not lie on one.
+                os.close(self._direct)
+                self._direct = -1
+        return os.pwrite(self._descriptor, view, self.offset)
 
     def sync(self) -> None:
         """Wait until the bytes are on the disk."""
@@ -78,6 +108,8 @@ class StagedFile:
             if self._is_open:
                 self._is_open = False
                 os.close(self._descriptor)
+                if self.is_direct:
+                    os.close(self._direct)
 
     def __enter__(self) -> Self:
         return self

@@ -157,6 +157,7 @@ class Upload(Row):
     length = models.BigIntegerField()
     offset = models.BigIntegerField(default=0)
     expected_sha256 = models.CharField(max_length=64, blank=True)
+    expected_blake3 = models.CharField(max_length=64, blank=True)
     sha256 = models.CharField(max_length=64, blank=True)
     blake3 = models.CharField(max_length=64, blank=True)
     state = models.CharField(max_length=16, choices=UploadState, default=UploadState.RECEIVING)

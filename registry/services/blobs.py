@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 from blake3 import blake3
 from django.conf import settings
@@ -19,6 +20,13 @@ from registry.storage import PARTS, StoredBlob, artifact_store, storage_key
 _READ_SIZE = 4 * 1024 * 1024
 # As often as the tidy task runs.
 _TURN_SECONDS = 300
+
+
+class Digests(NamedTuple):
+    """What some bytes hash to, in hexadecimal; empty where nobody knows."""
+
+    sha256: str = ""
+    blake3: str = ""
 
 
 def blob_keep(path: Path) -> Blob:
@@ -41,14 +49,14 @@ def blob_keep(path: Path) -> Blob:
     return blob
 
 
-def digests_of(path: Path) -> tuple[str, str]:
+def digests_of(path: Path) -> Digests:
     """Return SHA-256 and BLAKE3 of a local file. Raises OSError."""
     first, second = hashlib.sha256(), blake3()
     with path.open("rb") as file:
         while piece := file.read(_READ_SIZE):
             first.update(piece)
             second.update(piece)
-    return first.hexdigest(), second.hexdigest()
+    return Digests(first.hexdigest(), second.hexdigest())
 
 
 def blobs_due(now: datetime) -> QuerySet[Blob]:

@@ -29,7 +29,7 @@ from registry.errors import (
 )
 from registry.models import Blob, ModelVersion, Project, Upload, UploadState, VersionFile, VersionState
 from registry.services import audit, quotas
-from registry.services.blobs import digests_of
+from registry.services.blobs import Digests, digests_of
 from registry.services.permissions import require
 from registry.services.staging import staged_remove, staging_path
 from registry.services.transition import move
@@ -48,7 +48,7 @@ __all__ = [
 
 _RUNNING = (UploadState.RECEIVING, UploadState.RECEIVED)
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_READ_SIZE = 4 * 1024 * 1024
+_UNKNOWN = Digests()
 
 
 def upload_create(*, version: ModelVersion, path: str, length: int, sha256: str = "", actor: Actor) -> Upload:
@@ -120,13 +120,17 @@ def upload_advance(*, upload_id: uuid.UUID, from_offset: int, to_offset: int) ->
 
 
 def upload_received(
-    *, upload_id: uuid.UUID, from_offset: int | None = None, sha256: str = "", blake3: str = "", promised: str = ""
+    *,
+    upload_id: uuid.UUID,
+    from_offset: int | None = None,
+    found: Digests = _UNKNOWN,
+    promised: Digests = _UNKNOWN,
 ) -> Upload:
     """Note that the last byte is on the disk: receiving -> received. Doing it again changes nothing.
 
-    ``from_offset`` is where the upload stood until now, when the same act moves it to its end. ``sha256`` and
-    ``blake3`` are over all its bytes, taken while they arrived; without them a worker reads the bytes once, and
-    requires that the SHA-256 is the one that was ``promised``, at the beginning or now.
+    ``from_offset`` is where the upload stood until now, when the same act moves it to its end. ``found`` is over all
+    its bytes, taken while they arrived; without it a worker reads the bytes once, and requires what was ``promised``,
+    at the beginning or now.
 
     Raises:
         NotFound: no such upload.
@@ -139,8 +143,8 @@ def upload_received(
         raise NotFound(_("There is no such upload."))
     if upload.state in (UploadState.RECEIVED, UploadState.STORED):
         return upload
-    if sha256:
-        _require_promised(upload, sha256)
+    if found.sha256:
+        _require_promised(upload, found)
     with transaction.atomic():
         if from_offset is not None:
             upload_advance(upload_id=upload_id, from_offset=from_offset, to_offset=upload.length)
@@ -155,9 +159,10 @@ def upload_received(
             UploadState.RECEIVED,
             cause="last byte received",
             actor=Actor.system("uploads"),
-            sha256=sha256,
-            blake3=blake3,
-            expected_sha256=upload.expected_sha256 or promised,
+            sha256=found.sha256,
+            blake3=found.blake3,
+            expected_sha256=upload.expected_sha256 or promised.sha256,
+            expected_blake3=upload.expected_blake3 or promised.blake3,
         )
         _publish(upload)
     return upload
@@ -181,8 +186,9 @@ def upload_store(*, upload_id: uuid.UUID) -> Blob:
     path = staging_path(upload.id)
     _require_complete(upload, path)
     if not upload.sha256:
-        upload.sha256, upload.blake3 = _hash_file(path)
-        _require_promised(upload, upload.sha256)
+        found = _hash_file(path)
+        _require_promised(upload, found)
+        upload.sha256, upload.blake3 = found
         upload.save(update_fields=["sha256", "blake3"])
     sha256 = upload.sha256
     store = artifact_store()
@@ -278,13 +284,14 @@ def _require_complete(upload: Upload, path: Path) -> None:
         _fail(upload, _("“%(path)s” was cut short: upload it again.") % {"path": upload.path})
 
 
-def _require_promised(upload: Upload, sha256: str) -> None:
-    if upload.expected_sha256 and upload.expected_sha256 != sha256:
+def _require_promised(upload: Upload, found: Digests) -> None:
+    promised = Digests(upload.expected_sha256, upload.expected_blake3)
+    if any(said and said != is_so for said, is_so in zip(promised, found, strict=True)):
         _fail(upload, _("“%(path)s” was damaged on the way: its digest differs.") % {"path": upload.path})
 
 
-def _hash_file(path: Path) -> tuple[str, str]:
-    """Return SHA-256 and BLAKE3 of a staged file."""
+def _hash_file(path: Path) -> Digests:
+    """Return the digests of a staged file."""
     try:
         return digests_of(path)
     except OSError as error:

@@ -27,6 +27,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from django.db import connections
 from django.test import Client
 
+from console.middleware.http_protocol import BoundedProtocol
 from registry.domain.actors import Actor
 from registry.models import (
     ApiToken,
@@ -241,7 +242,12 @@ class RunningConsole:
         self.port: int = self._socket.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
         config = uvicorn.Config(
-            application, lifespan="on", log_level="warning", timeout_graceful_shutdown=2, proxy_headers=False
+            application,
+            http=BoundedProtocol,
+            lifespan="on",
+            log_level="warning",
+            timeout_graceful_shutdown=2,
+            proxy_headers=False,
         )
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._run, name="console")
@@ -301,6 +307,7 @@ class ConsoleProcess:
 
     def start(self) -> None:
         command = [sys.executable, "-m", "uvicorn", "console.asgi:application", "--no-proxy-headers"]
+        command += ["--http", "console.middleware.http_protocol:BoundedProtocol"]
         options = ["--port", str(self.port), "--log-level", "warning", "--timeout-graceful-shutdown", "3"]
         self._process = subprocess.Popen([*command, *options], env=self._environment)
         deadline = time.monotonic() + 60

@@ -77,7 +77,7 @@ def test_options_tells_what_the_server_supports(console: RunningConsole) -> None
     assert answer.status_code == 204
     assert answer.headers["Tus-Version"] == "1.0.0"
     assert set(answer.headers["Tus-Extension"].split(",")) == {"creation", "expiration", "checksum", "termination"}
-    assert answer.headers["Tus-Checksum-Algorithm"] == "sha1,sha256,sha256-prefix"
+    assert answer.headers["Tus-Checksum-Algorithm"] == "sha1,sha256,sha256-prefix,blake3-prefix"
     assert int(answer.headers["Tus-Max-Size"]) == settings.MAX_UPLOAD_BYTES
 
 

@@ -1,0 +1,148 @@
+"""The body of a large request, from the socket straight into memory of the application.
+
+uvicorn hands out a body in pieces of 64 KiB, pausing the socket after each and copying the bytes four times, which
+costs more than hashing them. Here the connection changes its protocol until the body is over: the kernel writes into
+the buffer that the application gave. Concurrency: everything on the event loop; one caller of ``fill`` at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+# The name under which a scope's extensions offer it: a function that returns one, or None when it cannot be had.
+EXTENSION = "flotilla.direct_body"
+_SCRATCH_BYTES = 64 * 1024
+
+
+class ClientLeft(Exception):
+    """The connection ended before the body did."""
+
+
+class DirectBody(asyncio.BufferedProtocol):
+    """Takes over the connection of ``http`` until its current request's body of ``length`` bytes is over.
+
+    ``give_back`` is called with the last byte, when the parser may go on with the next request.
+    """
+
+    def __init__(self, http: HttpToolsProtocol, length: int, give_back: Callable[[], None]) -> None:
+        self._http = http
+        self._cycle = http.cycle
+        self._transport = http.transport
+        self._give_back = give_back
+        self._buffer: memoryview | None = None
+        self._filled = 0
+        self._waiter: asyncio.Future[None] | None = None
+        self._is_lost = self._cycle.disconnected
+        http.flow.pause_reading()
+        if self._cycle.waiting_for_100_continue:
+            self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self._cycle.waiting_for_100_continue = False
+        # What came together with the head; the parser has seen it.
+        self._early, self._cycle.body = memoryview(self._cycle.body), bytearray()
+        self._missing = length - len(self._early)
+        if self._missing and not self._is_lost:
+            self._transport.set_protocol(self)
+
+    async def fill(self, buffer: memoryview, idle_seconds: float) -> int:
+        """Fill ``buffer`` and return how much of it: less than all at the end of the body only, and 0 after it.
+
+        Raises:
+            ClientLeft: the connection ended; what had arrived was returned by the call before.
+            TimeoutError: nothing arrived for so long; likewise.
+        """
+        filled = min(len(self._early), len(buffer))
+        buffer[:filled], self._early = self._early[:filled], self._early[filled:]
+        wanted = min(len(buffer), filled + self._missing)
+        if filled == wanted:
+            return filled
+        is_idle = False
+        if not self._is_lost:
+            self._buffer, self._filled = buffer[:wanted], filled
+            self._http.flow.resume_reading()
+            try:
+                is_idle = not await self._is_filled(idle_seconds)
+            finally:
+                self._pause()
+            filled = self._filled
+        if filled == 0:
+            raise TimeoutError if is_idle else ClientLeft
+        return filled
+
+    def close(self) -> None:
+        """Want no more of the body; the rest is dropped while uvicorn keeps the connection alive."""
+        self._buffer = None
+        if self._missing and not self._transport.is_closing():
+            self._http.flow.resume_reading()
+
+    async def _is_filled(self, idle_seconds: float) -> bool:
+        """Wait until the buffer is full or the client has left; False when nothing arrives for so long."""
+        before = -1
+        while before != self._filled:
+            before = self._filled
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                async with asyncio.timeout(idle_seconds):
+                    await self._waiter
+            except TimeoutError:
+                continue
+            return True
+        return False
+
+    def _pause(self) -> None:
+        """Let the bytes wait in the kernel until somebody wants them."""
+        self._buffer = None
+        if self._missing and not self._transport.is_closing():
+            self._http.flow.pause_reading()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    # What the transport calls.
+
+    def get_buffer(self, _sizehint: int) -> memoryview:
+        """Return where the next bytes go; never more than the body has, or the next request would land in it."""
+        if self._buffer is not None:
+            return self._buffer[self._filled :]
+        return memoryview(bytearray(min(_SCRATCH_BYTES, self._missing)))
+
+    def buffer_updated(self, count: int) -> None:
+        """Count what came; with the last byte the connection is HTTP again."""
+        self._missing -= count
+        if self._buffer is not None:
+            self._filled += count
+            if self._filled == len(self._buffer):
+                self._pause()  # at once: the loop may read again before the waiter runs
+                self._wake()
+        if self._missing == 0:
+            self._http.flow.pause_reading()
+            self._transport.set_protocol(self._http)
+            self._give_back()
+            self._http.flow.resume_reading()
+
+    def eof_received(self) -> None:
+        """Let the transport close: half a body is no request."""
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell whoever waits, and uvicorn."""
+        self._is_lost = True
+        self._http.connection_lost(exc)
+        self._wake()
+
+    def pause_writing(self) -> None:
+        """Pass it on."""
+        self._http.pause_writing()
+
+    def resume_writing(self) -> None:
+        """Pass it on."""
+        self._http.resume_writing()
+
+
+def announced_length(headers: list[tuple[bytes, bytes]]) -> int:
+    """Return Content-Length in bytes; 0 when there is none, or the body comes in pieces of unknown number."""
+    found = dict(headers)
+    text = found.get(b"content-length", b"")
+    return int(text) if text.isdigit() and b"transfer-encoding" not in found else 0
