@@ -35,7 +35,7 @@ class DirectBody(asyncio.BufferedProtocol):
         self._buffer: memoryview | None = None
         self._filled = 0
         self._waiter: asyncio.Future[None] | None = None
-        self._is_lost = self._cycle.disconnected
+        self._is_lost, self._is_idle = self._cycle.disconnected, False
         http.flow.pause_reading()
         if self._cycle.waiting_for_100_continue:
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -58,8 +58,8 @@ class DirectBody(asyncio.BufferedProtocol):
         wanted = min(len(buffer), filled + self._missing)
         if filled == wanted:
             return filled
-        is_idle = False
-        if not self._is_lost:
+        is_idle = self._is_idle
+        if not (self._is_lost or is_idle):
             self._buffer, self._filled = buffer[:wanted], filled
             self._http.flow.resume_reading()
             try:
@@ -67,6 +67,7 @@ class DirectBody(asyncio.BufferedProtocol):
             finally:
                 self._pause()
             filled = self._filled
+        self._is_idle = is_idle
         if filled == 0:
             raise TimeoutError if is_idle else ClientLeft
         return filled

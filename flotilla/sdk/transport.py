@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import httpx2
@@ -73,12 +73,14 @@ class Transport:
         path: str,
         *,
         json: Any = None,
-        content: bytes | None = None,
+        content: bytes | Iterable[memoryview] | None = None,
         headers: Mapping[str, str] | None = None,
         params: Mapping[str, str] | None = None,
         once: bool = False,
     ) -> httpx2.Response:
         """Send and return a response below 400. ``path`` is below ``/api/v1/``, or absolute as in a Location header.
+
+        ``content`` in pieces may be asked for again; its length is in ``headers``.
 
         ``once``: the write carries an Idempotency-Key, so that it may be sent again when the answer got lost, and
         still happens once. Not for addresses whose answers hold secrets: these are not kept.
@@ -94,7 +96,12 @@ class Transport:
         while True:
             try:
                 response = self._client.request(
-                    method, target, json=json, content=content, headers=headers, params=params or None
+                    method,
+                    target,
+                    json=json,
+                    content=content,  # type: ignore[arg-type]  # memory is sent like bytes
+                    headers=headers,
+                    params=params or None,
                 )
             except httpx2.HTTPError as error:
                 problem = ApiError(0, "unreachable", f"Cannot reach {self._client.base_url}: {error}")

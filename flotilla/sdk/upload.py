@@ -1,7 +1,7 @@
 """Resumable uploads by the tus protocol, version 1.0.0: cut connections go on where they stopped.
 
 A file is read and hashed once, while it is sent: each chunk carries the digest of everything up to its end, and the
-last one that of the whole (``sha256-prefix``), so that neither side hashes anything twice.
+last one that of the whole (``blake3-prefix``), so that neither side hashes anything twice.
 """
 
 from __future__ import annotations
@@ -11,16 +11,17 @@ import hashlib
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO, Self
+from typing import Any
 
 import httpx2
 
+from flotilla.sdk.chunks import Chunks
 from flotilla.sdk.transport import ApiError, Transport
 
-_CHUNK_BYTES = 16 * 1024 * 1024
 _ATTEMPTS = 6
 _TUS = {"Tus-Resumable": "1.0.0"}
 # At once; more gain nothing on one connection and cost the server memory.
@@ -186,31 +187,35 @@ def _create(transport: Transport, headers: Mapping[str, str]) -> httpx2.Response
 def _send_chunks(
     transport: Transport,
     location: str,
-    source: BinaryIO,
+    source: BufferedReader,
     size: int,
     progress: Progress | None,
     is_stopped: Callable[[], Any],
     offset: int = 0,
 ) -> None:
     failures = 0
-    with _Chunks(source, size) as chunks:
+    with Chunks(source, size) as chunks:
         while offset < size and not is_stopped():
             chunk = chunks.at(offset)
+            start = time.monotonic()
             try:
                 answer = transport.send(
                     "PATCH",
                     location,
-                    content=chunk.content,
+                    content=chunk,
                     headers={
                         **_TUS,
+                        "Content-Length": str(len(chunk.content)),
                         "Upload-Offset": str(offset),
-                        "Upload-Checksum": f"sha256-prefix {chunk.checksum}",
+                        "Upload-Checksum": chunk.checksum,
                         "Content-Type": "application/offset+octet-stream",
                     },
                 )
                 offset, failures = int(answer.headers["Upload-Offset"]), 0
+                chunks.note_success(time.monotonic() - start)
             except ApiError as error:
                 failures += 1
+                chunks.note_failure()
                 if failures >= _ATTEMPTS or error.status not in (0, 409, 423, 460, 502, 503, 504):
                     raise
                 time.sleep(min(2**failures * 0.1, 5))
@@ -218,78 +223,6 @@ def _send_chunks(
                 offset = int(known.headers["Upload-Offset"])
             if progress is not None:
                 progress(offset, size)
-
-
-@dataclass(frozen=True, slots=True)
-class _Chunk:
-    """``digest`` is over all of the file up to the end of the chunk."""
-
-    offset: int
-    content: bytes
-    digest: Any
-
-    @property
-    def end(self) -> int:
-        return self.offset + len(self.content)
-
-    @property
-    def checksum(self) -> str:
-        return base64.b64encode(self.digest.digest()).decode()
-
-
-class _Chunks:
-    """Chunks of a file; while one is sent, the next one is read and hashed. Going back costs reading from the start."""
-
-    def __init__(self, source: BinaryIO, size: int) -> None:
-        self._source = source
-        self._size = size
-        self._chunk: _Chunk | None = None
-        self._next: Future[_Chunk] | None = None
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="hash")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self._thread.shutdown(cancel_futures=True)
-
-    def at(self, offset: int) -> _Chunk:
-        """Return the chunk at ``offset``; the same again without reading when asked again.
-
-        Raises:
-            ApiError: the file ends before ``offset``: somebody cut it meanwhile.
-        """
-        chunk = self._chunk
-        if chunk is None or offset != chunk.offset:
-            following = self._next.result() if self._next is not None else None
-            if following is not None and following.offset == offset:
-                chunk = following
-            else:
-                chunk = self._read(offset, self._hash_until(offset))
-            self._chunk, self._next = chunk, None
-            if chunk.end < self._size:
-                self._next = self._thread.submit(self._read, chunk.end, chunk.digest)
-        return chunk
-
-    def _read(self, offset: int, before: Any) -> _Chunk:
-        self._source.seek(offset)
-        content = self._source.read(_CHUNK_BYTES)
-        if not content:
-            raise ApiError(0, "file_changed", f"{self._source.name} became shorter while it was sent.")
-        digest = before.copy()
-        digest.update(content)
-        return _Chunk(offset, content, digest)
-
-    def _hash_until(self, offset: int) -> Any:
-        digest = hashlib.sha256()
-        self._source.seek(0)
-        while offset:
-            piece = self._source.read(min(_CHUNK_BYTES, offset))
-            if not piece:
-                break
-            digest.update(piece)
-            offset -= len(piece)
-        return digest
 
 
 def _known_sizes(transport: Transport, version: str, sizes: Iterable[int]) -> frozenset[int]:

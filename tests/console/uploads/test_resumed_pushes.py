@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from flotilla.sdk import Flotilla, PushRecord
+from flotilla.sdk import Flotilla, PushRecord, chunks
 from flotilla.sdk import upload as sdk_upload
 from registry.domain.actors import Actor
 from registry.models import ModelVersion, Operation, Upload
@@ -206,7 +206,8 @@ class Client:
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: Path) -> dict[str, Path]:
     """Two files of several chunks."""
-    monkeypatch.setattr(sdk_upload, "_CHUNK_BYTES", 100_000)
+    monkeypatch.setattr(chunks, "FIRST_BYTES", 100_000)
+    monkeypatch.setattr(chunks, "MOST_BYTES", 100_000)
     monkeypatch.setattr(sdk_upload, "_FILES_AT_ONCE", 1)
     found = {}
     for name in ("a.bin", "b.bin"):

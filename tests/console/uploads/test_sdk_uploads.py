@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from flotilla.sdk import ApiError, Flotilla
-from flotilla.sdk import upload as sdk_upload
+from flotilla.sdk import ApiError, Flotilla, chunks
 from registry.models import ModelVersion, Upload, UploadState, VersionFile
 from registry.services.uploads import staging_path, upload_store
 from tests.console.conftest import Cast, RunningConsole
@@ -18,7 +17,8 @@ from tests.console.conftest import Cast, RunningConsole
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
     """Files of several chunks; the last chunk of each is short."""
-    monkeypatch.setattr(sdk_upload, "_CHUNK_BYTES", 100_000)
+    monkeypatch.setattr(chunks, "FIRST_BYTES", 100_000)
+    monkeypatch.setattr(chunks, "MOST_BYTES", 100_000)
     found = {}
     for name in ("model.onnx", "weights/a.bin", "weights/b.bin", "weights/c.bin"):
         path = tmp_path / name
