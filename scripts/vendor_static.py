@@ -33,6 +33,17 @@ PACKAGES: dict[str, tuple[str, dict[str, str]]] = {
         "4.3.1",
         {"dist/tus.min.js": "static/vendor/tus.min.js", "LICENSE": "static/vendor/tus.LICENSE"},
     ),
+    # SHA-256 of files as they are read, which the browser's own crypto.subtle cannot do; plain modules, no WebAssembly.
+    "@noble/hashes": (
+        "2.4.0",
+        {
+            "sha2.js": "static/vendor/noble/sha2.js",
+            "_md.js": "static/vendor/noble/_md.js",
+            "_u64.js": "static/vendor/noble/_u64.js",
+            "utils.js": "static/vendor/noble/utils.js",
+            "LICENSE": "static/vendor/noble/LICENSE",
+        },
+    ),
     "axe-core": ("4.14.1", {"axe.min.js": "tests/console/web/vendor/axe.min.js"}),
 }
 # daisyUI is a Tailwind plugin made of many small modules: only those are needed to build the style sheet.
@@ -41,10 +52,10 @@ LUCIDE = ("lucide-static", "1.62.0", "static/icons.svg")
 ICONS = """
 activity alarm-clock archive arrow-left arrow-right arrow-up-right ban bell book-open box boxes check chevron-down
 chevron-right chevrons-up-down circle circle-alert circle-check circle-dashed circle-help circle-pause circle-play
-circle-x clipboard clock cloud-upload copy cpu download external-link file file-text flask-conical gauge git-branch
-git-commit-horizontal git-compare grip hard-drive history house inbox info key-round keyboard layers layout-dashboard
-link list loader-circle lock log-out memory-stick menu microchip monitor moon network octagon-alert package
-package-check package-plus pause pencil play plus power radio refresh-cw rocket route rotate-ccw scale
+circle-x clipboard clock cloud-upload copy cpu download external-link file file-text flask-conical folder-open gauge
+git-branch git-commit-horizontal git-compare grip hard-drive history house inbox info key-round keyboard layers
+layout-dashboard link list loader-circle lock log-out memory-stick menu microchip monitor moon network octagon-alert
+package package-check package-plus pause pencil play plus power radio refresh-cw rocket route rotate-ccw scale
 scroll-text search send server server-off settings shield shield-check ship sliders-horizontal sun terminal trash-2
 triangle-alert undo-2 upload user user-minus user-plus users x zap
 """.split()  # noqa: SIM905  one name a line would be a page of names

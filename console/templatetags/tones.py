@@ -96,6 +96,7 @@ TONES: dict[str, Tone] = {
     "cordoned": Tone(_("Cordoned"), "amber", "ban"),
     # kinds of operations
     "validate_version": Tone(_("Check a version"), "grey", "circle-check"),
+    "fetch_version": Tone(_("Fetch from an address"), "grey", "download"),
     "bench_model": Tone(_("Measure a version"), "grey", "gauge"),
     # routes
     "live": Tone(_("Live"), "green", "radio"),

@@ -122,6 +122,14 @@ def upload(project: str, model: str, file: str = "model.onnx") -> str:
     )
 
 
+def fetch(project: str, model: str, address: str) -> str:
+    """Return the same as curl, for a model that exists: a version, and the order to fetch into it."""
+    root = f"projects/{project}/models/{model}/versions/"
+    identifier = "python3 -c 'import json,sys; print(json.load(sys.stdin)[\"id\"])'"
+    order = curl("POST", f"{root}$VERSION/fetch", {"address": address})
+    return f"VERSION=$({curl('POST', root, {})} | {identifier})\n{order}"
+
+
 def infer_curl(name: str, body: dict[str, Any]) -> str:
     """Return an inference request to a node as curl; long tensors are cut."""
     text = json.dumps(_cut(body), ensure_ascii=False)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from django.db.models import Prefetch, QuerySet, prefetch_related_objects
+from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from registry.domain.actors import Actor
@@ -21,6 +22,7 @@ from registry.models import (
     RegisteredModel,
     Route,
     Upload,
+    UploadState,
     Verdict,
     VersionFile,
     VersionState,
@@ -162,6 +164,12 @@ def version_detail(version: ModelVersion) -> VersionDetail:
         rerun=operation_of("version", version.id, "check_version"),
         deployments=_once([route.deployment for route in routes]),
     )
+
+
+def version_uploads(actor: Actor, version: ModelVersion) -> list[Upload]:
+    """Return the actor's uploads of a version that go on, or have arrived and are not stored yet."""
+    running = version.uploads.filter(owner=actor.user_id, state__in=(UploadState.RECEIVING, UploadState.RECEIVED))
+    return list(running.exclude(state=UploadState.RECEIVING, expires_at__lte=timezone.now()).order_by("path"))
 
 
 def versions_deployable(model: RegisteredModel) -> QuerySet[ModelVersion]:

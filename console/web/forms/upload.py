@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django import forms
+from django.conf import settings
 from django.utils.translation import gettext_lazy as _
 
 from console.web.forms.styling import StyledForm
+from registry.domain.import_sources import MAX_ADDRESS, source_problem
 
 
 class UploadForm(StyledForm):
@@ -28,3 +32,28 @@ class UploadForm(StyledForm):
         widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false", "class": "input mono"}),
     )
     test_ids = {"model": "upload-model", "git_sha": "upload-commit"}
+
+
+class AddressForm(UploadForm):
+    """The same, for files that the server fetches from an address itself."""
+
+    address = forms.CharField(
+        max_length=MAX_ADDRESS,
+        label=_("Address"),
+        help_text=_("One file of a web server, or everything below a prefix of a store."),
+        widget=forms.TextInput(
+            attrs={"autocomplete": "off", "spellcheck": "false", "class": "input mono", "inputmode": "url"}
+        ),
+    )
+    test_ids = {"model": "fetch-model", "git_sha": "fetch-commit", "address": "fetch-address"}
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        # Two forms of one page have fields of the same name.
+        super().__init__(*args, auto_id="id_fetch_%s", **kwargs)
+
+    def clean_address(self) -> str:
+        """Refuse what the operator does not allow before a version is made for it."""
+        address: str = self.cleaned_data["address"].strip()
+        if problem := source_problem(address, settings.IMPORT_SOURCES):
+            raise forms.ValidationError(problem)
+        return address

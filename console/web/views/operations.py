@@ -37,6 +37,7 @@ def operation_list(request: HttpRequest) -> HttpResponse:
         "states": OperationState.choices,
         "kinds": [
             ("validate_version", _("Check a version")),
+            ("fetch_version", _("Fetch from an address")),
             ("deploy", _("Deploy")),
             ("infer", _("Try it")),
             ("bench_model", _("Measure a version")),
