@@ -74,7 +74,7 @@ function insert(transfer) {
   byId("file-list").append(rows.get(transfer).element);
 }
 
-async function add(found) {
+async function add({ files: found, name }) {
   if (over || "off" in button.dataset) return;
   problem(null);
   await ready;
@@ -92,7 +92,7 @@ async function add(found) {
     }
   }
   const model = form.elements.namedItem("model");
-  if (!model.value && transfers.length) model.value = transfers[0].path.replace(/^.*\//, "").replace(/\.[^.]*$/, "").replace(/[^A-Za-z0-9_-]+/g, "-");
+  if (!model.value && transfers.length) model.value = name;
   summary();
   remember();
   if (running) pump();

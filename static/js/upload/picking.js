@@ -1,4 +1,4 @@
-// Files out of a drop or a picker, with their paths inside the version.
+// Files out of a drop or a picker: {files: [{file, path inside the version}], name: what the model might be called}.
 
 async function walk(entry, found, prefix) {
   if (entry.isFile) {
@@ -18,7 +18,10 @@ async function walk(entry, found, prefix) {
 function tidy(found) {
   const heads = new Set(found.map(({ path }) => path.split("/", 1)[0]));
   const whole = heads.size === 1 && found.every(({ path }) => path.includes("/"));
-  return found.map(({ file, path }) => ({ file, path: (whole ? path.slice(path.indexOf("/") + 1) : path).normalize("NFC") }));
+  const files = found.map(({ file, path }) => ({ file, path: (whole ? path.slice(path.indexOf("/") + 1) : path).normalize("NFC") }));
+  files.sort((one, other) => one.path.localeCompare(other.path, undefined, { numeric: true }));
+  const name = whole ? [...heads][0] : files[0]?.path.replace(/^.*\//, "").replace(/\.[^.]*$/, "");
+  return { files, name: (name ?? "").replace(/[^A-Za-z0-9_-]+/g, "-") };
 }
 
 export async function dropped(transfer) {

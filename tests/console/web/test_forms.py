@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from console.web.config_fields import flatten
-from registry.models import ApiToken, ConfigRevision, Membership, ModelVersion, RegisteredModel, User
-from registry.services import operations, tokens
+from registry.models import ApiToken, ConfigRevision, Membership, ModelVersion, Operation, RegisteredModel, User
+from registry.services import operations, tokens, uploads
 from tests.console.conftest import PASSWORD, Cast
 from tests.console.web.conftest import Browse, Served
 
@@ -228,3 +230,39 @@ def test_trying_it_follows_the_operation(served: Served, browse: Browse) -> None
     assert "0.25, 0.75" in done.text
     assert [text in done.text for text in ("1.5 ms", "1.1 ms", "12 µs", "340 µs")] == [True] * 4
     assert "hx-trigger" not in done.text
+
+
+def test_files_are_fetched_from_an_allowed_address_only(settings: Any, cast: Cast, browse: Browse) -> None:
+    settings.IMPORT_SOURCES = ["https://models.example.com/public/"]
+    bob, address = browse("bob"), "/p/wren/upload/fetch/"
+    refused = bob.post(address, {"model": "finch", "address": "https://evil.example/model.onnx"})
+    assert refused.status_code == 422
+    assert "This server fetches only from https://models.example.com/public/." in refused.text
+    assert 'value="https://evil.example/model.onnx"' in refused.text
+    assert not RegisteredModel.objects.exists()
+    taken = bob.post(address, {"model": "finch", "address": "https://models.example.com/public/finch.onnx"})
+    operation = Operation.objects.get(kind="fetch_version")
+    assert taken["Location"] == f"/p/wren/upload/{operation.subject_id}/"
+    page = bob.get(taken["Location"]).text
+    assert "https://models.example.com/public/finch.onnx" in page
+    assert f'id="operation-live-{operation.pk}"' in page and f'id="version-live-{operation.subject_id}"' in page
+    assert browse("charlie").get(taken["Location"]).status_code == 404
+    assert browse("vera").post(address, {"model": "wagtail", "address": operation.params["address"]}).status_code == 422
+    assert RegisteredModel.objects.count() == 1
+
+
+def test_what_has_arrived_is_told_to_whoever_sent_it(cast: Cast, browse: Browse) -> None:
+    version, bob = cast.version(), cast.actor("bob")
+    cast.store_file(version, "labels.txt", b"labels")
+    begun = uploads.upload_create(version=version, path="model.onnx", length=100, actor=bob)
+    uploads.upload_advance(upload_id=begun.pk, from_offset=0, to_offset=40)
+    address = f"/p/wren/upload/{version.pk}/standing/"
+    assert browse("bob").get(address).json() == {
+        "state": "uploading",
+        "files": {
+            "labels.txt": {"url": "", "offset": 6, "size": 6, "is_here": True},
+            "model.onnx": {"url": f"/api/v1/uploads/{begun.pk}", "offset": 40, "size": 100, "is_here": False},
+        },
+    }
+    assert set(browse("alice").get(address).json()["files"]) == {"labels.txt"}
+    assert browse("charlie").get(address).status_code == 404
