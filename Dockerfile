@@ -8,6 +8,7 @@ COPY registry registry
 COPY workers workers
 COPY serving_node serving_node
 COPY conversion conversion
+COPY signatures signatures
 COPY templates templates
 COPY static static
 RUN python -m venv /opt/flotilla \

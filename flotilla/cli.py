@@ -35,6 +35,7 @@ from flotilla.commands import (
     rollouts,
     service_accounts,
     sign_in,
+    signatures,
     signing,
     sso,
     status,
@@ -177,7 +178,8 @@ for _command in (
     sso.scim_tokens,
     trust.issuers,
     trust.trust_rules,
-    signing.sign,
+    signatures.sign,
+    signatures.verify,
     signing.signing,
 ):
     main.add_command(_command)

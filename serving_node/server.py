@@ -24,6 +24,7 @@ import uvloop
 
 from serving_node.backends.loader import Backends
 from serving_node.contract.errors import ErrorCode
+from serving_node.contract.signing import Signer
 from serving_node.core.errors import InferenceError
 from serving_node.core.inner_calls import InnerCalls
 from serving_node.dataplane import MANAGED, DataPlane
@@ -55,6 +56,7 @@ from serving_node.repository.opening import open_source
 from serving_node.repository.polled import PollRules
 from serving_node.repository.polling import keep_polling
 from serving_node.repository.repository import ControlMode, ModelRepository
+from serving_node.repository.signers import read_signers
 from serving_node.repository.unit_steps import UnitSteps
 from serving_node.scheduling.cache_scope import CacheUnavailable, ResponseCaching, open_cache
 from serving_node.scheduling.draining import wait_for_inflight
@@ -258,7 +260,8 @@ class Server:
             raise StartError(str(error)) from error
         blobs = BlobStore(state_dir / "blobs", settings.blob_quota_bytes)
         fetcher = BlobFetcher(blobs, base_url=membership.url, token=membership.token)
-        steps = UnitSteps(blobs, fetcher, state_dir / "models")
+        believed = await asyncio.to_thread(self._believed_signers)
+        steps = UnitSteps(blobs, fetcher, state_dir / "models", believed_signers=believed)
         limits = Limits(fetches=2, loads=2)
         desired = DesiredState(
             state_dir,
@@ -271,6 +274,13 @@ class Server:
         )
         builds = EngineBuilds(state_dir / "engines", blobs, GpuProbe().read)
         return _Joined(membership, desired, blobs, fetcher, builds)
+
+    def _believed_signers(self) -> tuple[Signer, ...]:
+        path = self._settings.believed_signers
+        try:
+            return read_signers(path) if path is not None else ()
+        except ValueError as error:
+            raise StartError(str(error)) from error
 
     def _ports(self, dataplane: DataPlane, metrics: MetricsFrontend, joined: _Joined | None) -> list[_Port]:
         settings = self._settings

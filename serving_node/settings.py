@@ -68,6 +68,7 @@ class NodeSettings:
     node_name: str = field(default_factory=socket.gethostname)
     labels: tuple[tuple[str, str], ...] = ()
     blob_quota_bytes: int = 50 * 1024**3
+    believed_signers: Path | None = None
     advertise_host: str = ""
     # ports
     server_id: str = "triton"

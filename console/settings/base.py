@@ -275,6 +275,8 @@ SANDBOX_MEMORY_BYTES = env.integer("FLOTILLA_SANDBOX_MEMORY_BYTES", 4 * 1024**3)
 SANDBOX_SECONDS = env.integer("FLOTILLA_SANDBOX_SECONDS", 300)
 # Most bytes of all files of a version together; 0: as many as the project has room for.
 MAX_VERSION_BYTES = env.integer("FLOTILLA_MAX_VERSION_BYTES", 0)
+# What keyless signatures are verified with, offline: a Sigstore trusted root.
+SIGSTORE_TRUSTED_ROOT = env.text("FLOTILLA_SIGSTORE_TRUSTED_ROOT", "")
 MAX_UPLOAD_BYTES = env.integer("FLOTILLA_MAX_UPLOAD_BYTES", 20 * 1024**3)
 # Beginnings of addresses that files of versions may be fetched from; nothing else is.
 IMPORT_SOURCES = env.words("FLOTILLA_IMPORT_SOURCES")

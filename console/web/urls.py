@@ -130,6 +130,11 @@ urlpatterns: list[URLPattern | URLResolver] = [
         signing.key_remove,
         name="signing-key-remove",
     ),
+    path(
+        "settings/projects/<slug:project>/signing/identities/<uuid:identity_id>/remove/",
+        signing.identity_remove,
+        name="signing-identity-remove",
+    ),
     path("settings/ci/", trust.rule_list, name="trust"),
     path("settings/ci/issuers/", trust.issuer_list, name="issuers"),
     path("settings/ci/issuers/<slug:slug>/act/", trust.issuer_act, name="issuer-act"),

@@ -1,43 +1,13 @@
-"""Signing models, and saying whose signatures count, from a shell."""
+"""Saying whose signatures count, from a shell."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import IO
 
 import click
 
 from flotilla.commands.context import CommandFailed, client_command, json_option, show, table
 from flotilla.sdk import Flotilla
-
-SIGNATURE_FILE = "model.sig"
-
-
-@click.command()
-@click.argument("path", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--key", type=click.Path(exists=True, dir_okay=False, path_type=Path), required=True, help="PEM file.")
-@click.option("--password-file", type=click.File("rb"), help="File with the key's password; - for standard input.")
-@json_option
-def sign(path: Path, key: Path, password_file: IO[bytes] | None, as_json: bool) -> None:
-    """Sign all files of the folder PATH into PATH/model.sig; push the folder then.
-
-    The key is an elliptic curve private key (P-256, P-384 or P-521).
-    """
-    try:
-        from model_signing import hashing, signing
-    except ImportError:
-        raise CommandFailed("Signing needs the extra “signing”: pip install 'flotilla[signing]'.") from None
-    target = path / SIGNATURE_FILE
-    password = password_file.read().rstrip(b"\r\n") if password_file is not None else None
-    try:
-        # Everything that is pushed is signed, also what git keeps there.
-        how = hashing.Config().set_ignored_paths(paths=[target], ignore_git_paths=False)
-        signer = signing.Config().use_elliptic_key_signer(private_key=key, password=password)
-        signer.set_hashing_config(how).sign(path, target)
-    except (ValueError, TypeError, AttributeError, OSError) as error:
-        # What the library raises for keys of other kinds and for passwords that do not fit.
-        raise CommandFailed(f"The folder is not signed: {error}") from None
-    show({"signature": str(target)}, as_json, lambda: f"{target} is signed with {key}.")
 
 
 @click.group()
@@ -68,14 +38,48 @@ def policy(client: Flotilla, /, policy: str | None, as_json: bool) -> None:
 
 
 @signing.command()
-@click.argument("name")
-@click.option("--public-key", type=click.File("r"), required=True, help="PEM file; - for standard input.")
 @json_option
 @client_command
-def trust(client: Flotilla, /, name: str, public_key: IO[str], as_json: bool) -> None:
-    """Trust a public key as NAME."""
-    made = client.signing.trust(name, public_key.read())
-    show(made, as_json, lambda: f"{name} is trusted: SHA-256 {made['fingerprint']}")
+def identities(client: Flotilla, /, as_json: bool) -> None:
+    """List the identities that the project trusts: by certificates, or keyless."""
+    found = client.signing.identities()
+    rows = ([one["name"], one["kind"], one["identity"], one["issuer"], one["created_by"] or ""] for one in found)
+    show(found, as_json, lambda: table(rows, ["NAME", "KIND", "IDENTITY", "ISSUER", "ADDED BY"]))
+
+
+@signing.command()
+@click.argument("name")
+@click.option("--public-key", type=click.File("r"), help="PEM file of a key; - for standard input.")
+@click.option("--certificates", type=click.File("r"), help="PEM file: certificates of authorities, and revoked ones.")
+@click.option("--issuer", help="OpenID Connect issuer that vouches for a keyless identity.")
+@click.option("--identity", help="Whom the certificate names: the subject, an address; * at its end for any rest.")
+@json_option
+@client_command
+def trust(
+    client: Flotilla,
+    /,
+    name: str,
+    public_key: IO[str] | None,
+    certificates: IO[str] | None,
+    issuer: str | None,
+    identity: str | None,
+    as_json: bool,
+) -> None:
+    """Trust a key, or an identity that certificates name, as NAME.
+
+    One of --public-key, --certificates and --issuer; the last two with --identity.
+    """
+    if sum(one is not None for one in (public_key, certificates, issuer)) != 1:
+        raise CommandFailed("Give one of --public-key, --certificates and --issuer.")
+    if public_key is not None:
+        made = client.signing.trust(name, public_key.read())
+        show(made, as_json, lambda: f"{name} is trusted: SHA-256 {made['fingerprint']}")
+        return
+    if identity is None:
+        raise CommandFailed("Give --identity: whom the certificate must name.")
+    authority = certificates.read() if certificates is not None else ""
+    made = client.signing.trust_identity(name, identity, certificates=authority, issuer=issuer or "")
+    show(made, as_json, lambda: f"{name} is trusted: {made['identity']}")
 
 
 @signing.command()
@@ -83,6 +87,6 @@ def trust(client: Flotilla, /, name: str, public_key: IO[str], as_json: bool) ->
 @json_option
 @client_command
 def distrust(client: Flotilla, /, name: str, as_json: bool) -> None:
-    """Trust the key NAME no longer."""
+    """Trust the key or the identity NAME no longer."""
     client.signing.distrust(name)
     show({"distrusted": name}, as_json, lambda: f"{name} is trusted no longer.")

@@ -10,12 +10,13 @@ Json = dict[str, Any]
 
 
 class Signing:
-    """The policy and the trusted keys of one project. All but reading needs the scope ``admin``."""
+    """The policy, the trusted keys and identities of one project. All but reading needs the scope ``admin``."""
 
     def __init__(self, transport: Transport, project: str) -> None:
         self._transport = transport
         self._policies = f"projects/{project}/policies/"
         self._keys = f"projects/{project}/signing-keys/"
+        self._identities = f"projects/{project}/signing-identities/"
 
     def policy(self) -> str:
         """Return ``off``, ``optional`` or ``required``."""
@@ -33,13 +34,23 @@ class Signing:
         """Trust a public key (PEM) and return it."""
         return dict(self._transport.send("POST", self._keys, json={"name": name, "public_key": public_key}).json())
 
+    def identities(self) -> list[Json]:
+        """Return the trusted identities by name."""
+        return [*self._transport.pages(self._identities, {})]
+
+    def trust_identity(self, name: str, identity: str, *, certificates: str = "", issuer: str = "") -> Json:
+        """Trust whom certificates of an authority (PEM) name, or a keyless identity of an issuer, and return it."""
+        body = {"name": name, "identity": identity, "certificates": certificates, "issuer": issuer}
+        return dict(self._transport.send("POST", self._identities, json=body).json())
+
     def distrust(self, name: str) -> None:
-        """Trust a key no longer.
+        """Trust a key or an identity no longer; a key, where both have the name.
 
         Raises:
             ApiError: 404 when the project trusts none of that name.
         """
-        found = [*self._transport.pages(self._keys, {"name": name})]
-        if not found:
-            raise ApiError(404, "not_found", f"The project trusts no key {name}.")
-        self._transport.change("DELETE", f"{self._keys}{found[0]['id']}/")
+        for place in (self._keys, self._identities):
+            for found in self._transport.pages(place, {"name": name}):
+                self._transport.change("DELETE", f"{place}{found['id']}/")
+                return
+        raise ApiError(404, "not_found", f"The project trusts nobody as {name}.")

@@ -98,6 +98,16 @@ PROJECT_EVENTS = _events(
     ("project_token.expires_soon", "an API key of the project ends within a week", "The API key %(label)s ends soon."),
     ("project.size_limits", "the limits for the size of versions change", "%(actor)s changed size limits: %(label)s."),
     ("project.licence_policy", "the policy for licences changes", "%(actor)s changed the licence policy: %(label)s."),
+    (
+        "signing_identity.add",
+        "a signing identity is trusted",
+        "%(actor)s trusts the signing identity %(label)s.",
+    ),
+    (
+        "signing_identity.remove",
+        "a signing identity is trusted no longer",
+        "%(actor)s removed the signing identity %(label)s.",
+    ),
     ("signing_key.add", "a signing key is trusted", "%(actor)s trusts the signing key %(label)s."),
     ("signing_key.remove", "a signing key is trusted no longer", "%(actor)s removed the signing key %(label)s."),
     ("trust_rule.create", "CI jobs of a repository are trusted", "%(actor)s made the trust rule %(label)s."),

@@ -55,7 +55,7 @@ from registry.models.login_requests import LoginRequest, LoginState
 from registry.models.measurements import ScratchUnit, VersionMeasurement
 from registry.models.operations import Operation, OperationQueue, OperationState
 from registry.models.samples import NodeSample, Resolution, Sample
-from registry.models.signing import SigningKey
+from registry.models.signing import SigningIdentity, SigningKey, VersionSigner
 from registry.models.sso import GroupMapping, ScimToken, SignUp, SsoProvider
 from registry.models.trust import Issuer, IssuerKind, IssuerTokenUse, TrustRule
 from registry.models.webhooks import (
@@ -119,6 +119,7 @@ __all__ = [
     "ScratchUnit",
     "ServingNode",
     "SignUp",
+    "SigningIdentity",
     "SigningKey",
     "SigningPolicy",
     "SiteRole",
@@ -132,6 +133,7 @@ __all__ = [
     "Verdict",
     "VersionFile",
     "VersionMeasurement",
+    "VersionSigner",
     "VersionState",
     "Webhook",
     "WebhookAttempt",

@@ -7,13 +7,14 @@ from typing import Any
 
 from django.db import transaction
 
-from registry.models import ModelVersion, NodeState, Route, RouteRole, ScratchUnit, ServingNode
+from registry.models import ModelVersion, NodeState, Route, RouteRole, ScratchUnit, ServingNode, VersionSigner
 from registry.selectors.fleet import fleets_of, placed_on
 from serving_node.contract import states
 from serving_node.contract.control import Desired, DesiredModel, Drain, FileRef, Unit
 from serving_node.contract.control import Route as WantedRoute
 from serving_node.contract.digests import config_digest
 from serving_node.contract.model_config import parse_json, to_json
+from serving_node.contract.signing import Signer
 
 _DRAINS = (NodeState.DRAINING, NodeState.DRAINED)
 
@@ -29,7 +30,7 @@ def wanted_routes(node: ServingNode) -> list[Route]:
     if not node.is_schedulable and node.cordoned_at is not None:
         routes = routes.filter(deployment__created_at__lt=node.cordoned_at)
     return list(
-        routes.select_related("deployment", "version", "config")
+        routes.select_related("deployment", "version__signed_by", "config")
         .prefetch_related("version__files__blob")
         .order_by("deployment__served_name", "created_at", "unit")
     )
@@ -39,7 +40,7 @@ def wanted_scratches(node: ServingNode) -> list[ScratchUnit]:
     """Return the copies that the node holds to be measured; none once it takes part in nothing."""
     if not placed_on(node):
         return []
-    scratches = ScratchUnit.objects.filter(node=node).select_related("version")
+    scratches = ScratchUnit.objects.filter(node=node).select_related("version__signed_by")
     return list(scratches.prefetch_related("version__files__blob").order_by("created_at"))
 
 
@@ -91,6 +92,7 @@ def _unit(name: str, route: Route) -> Unit:
         files=_files(route.version),
         keep_warm=route.role == RouteRole.HELD,
         code_permitted=route.version.code_permitted_at is not None,
+        signer=_signer(route.version),
     )
 
 
@@ -105,6 +107,7 @@ def _scratch(scratch: ScratchUnit) -> DesiredModel:
         files=_files(scratch.version),
         keep_warm=True,
         code_permitted=scratch.version.code_permitted_at is not None,
+        signer=_signer(scratch.version),
     )
     return DesiredModel(name=scratch.served_name, routes=(), units=(unit,))
 
@@ -116,6 +119,13 @@ def _config_for(name: str, body: dict[str, Any], digest: str) -> tuple[dict[str,
     config = parse_json(body)
     config.name = name
     return to_json(config, defaults=False), config_digest(config)
+
+
+def _signer(version: ModelVersion) -> Signer | None:
+    try:
+        return Signer.from_json(version.signed_by.signer)
+    except VersionSigner.DoesNotExist:
+        return None
 
 
 def _files(version: ModelVersion) -> tuple[FileRef, ...]:

@@ -45,7 +45,7 @@ def signing_policy_set(*, project: Project, policy: str, actor: Actor) -> Projec
                 before={"signing_policy": before},
                 after={"signing_policy": policy},
             )
-            _publish(project)
+            signing_changed(project)
     project.refresh_from_db()
     return project
 
@@ -83,7 +83,7 @@ def signing_key_add(*, project: Project, name: str, public_key: str, actor: Acto
                 raise _taken("name", _("There is a key “%(name)s” already.") % {"name": name})
         key.save()
         audit.record(actor=actor, action="signing_key.add", obj=key, after=_facts(key))
-        _publish(project)
+        signing_changed(project)
     return key
 
 
@@ -92,7 +92,7 @@ def signing_key_remove(*, key: SigningKey, actor: Actor) -> None:
     require(actor, "project.policy", key.project)
     with transaction.atomic():
         audit.record(actor=actor, action="signing_key.remove", obj=key, before=_facts(key))
-        _publish(key.project)
+        signing_changed(key.project)
         SigningKey.objects.filter(pk=key.pk).delete()
 
 
@@ -113,7 +113,8 @@ def _facts(key: SigningKey) -> dict[str, Any]:
     return {"name": key.name, "fingerprint": key.fingerprint}
 
 
-def _publish(project: Project) -> None:
+def signing_changed(project: Project) -> None:
+    """Tell open pages that whose signatures count has changed."""
     telemetry.publish_on_commit(f"project:{project.pk}", project=project.pk)
 
 

@@ -410,6 +410,12 @@ GROUPS: tuple[tuple[str, tuple[Flag, ...]], ...] = (
             Flag("node-name", "node_name", str, "name under which the node joins, by default the host name"),
             Flag("label", "labels", label, "key=value that fleets select by; repeatable", repeat=True),
             Flag("blob-quota-bytes", "blob_quota_bytes", integer, "largest size of the blob store, 0 for no limit"),
+            Flag(
+                "believed-signers",
+                "believed_signers",
+                Path,
+                "JSON list of those whose signatures count; then nothing else than what one of them signed is loaded",
+            ),
             Flag("advertise-host", "advertise_host", str, "host name that the control plane reaches this node by"),
             Flag("admin-address", "admin_address", str, "address of the admin port; needs TLS unless it is loopback"),
             Flag("admin-port", "admin_port", integer, "admin port of a joined node"),

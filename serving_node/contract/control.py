@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from serving_node.contract.messages import Message
+from serving_node.contract.signing import Signer
 from serving_node.contract.states import RouteRole, UnitState
 
 CONTRACT_VERSION = 1
@@ -32,7 +33,7 @@ class Unit(Message):
     """One loadable thing: a version under one config. ``unit`` is its id, stable for the same digests.
 
     ``config`` is ModelConfig as JSON with proto field names. Without ``code_permitted`` the node refuses to load a
-    version that is code, see ``code_formats``.
+    version that is code, see ``code_formats``. With a ``signer`` it refuses files that are not as that one signed them.
     """
 
     unit: str
@@ -43,6 +44,7 @@ class Unit(Message):
     files: tuple[FileRef, ...]
     keep_warm: bool = False
     code_permitted: bool = False
+    signer: Signer | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,10 @@ from serving_node.contract.digests import config_digest, manifest_digest
 from serving_node.contract.errors import ContractError
 from serving_node.contract.model_config import detect_backend, parse_json
 from serving_node.contract.proto import model_config_pb2
+from serving_node.contract.signing import Signer
 from serving_node.repository.blob_store import BlobStore
 from serving_node.repository.fetcher import FetchError, Progress
+from serving_node.repository.signers import SignatureRefusedError, check_signed
 
 
 class StepError(Exception):
@@ -39,10 +41,16 @@ class Fetcher(Protocol):
 
 
 class UnitSteps:
-    """Blob store, fetcher and folder of staged versions, seen as steps of a unit."""
+    """Blob store, fetcher and folder of staged versions, seen as steps of a unit.
 
-    def __init__(self, store: BlobStore, fetcher: Fetcher, folder: Path) -> None:
+    ``believed_signers``: nothing else than what one of these signed passes; see ``signers``.
+    """
+
+    def __init__(
+        self, store: BlobStore, fetcher: Fetcher, folder: Path, *, believed_signers: tuple[Signer, ...] = ()
+    ) -> None:
         self.store = store
+        self._believed_signers = believed_signers
         self._fetcher = fetcher
         self._folder = folder
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -74,10 +82,11 @@ class UnitSteps:
                 raise StepError(error.code, error.message, transient=error.transient) from error
 
     def verify(self, unit: Unit) -> None:
-        """Hash every file of a unit and check its digests.
+        """Hash every file of a unit, and check its digests and its signature.
 
         Raises:
-            StepError: digest_mismatch or config_invalid for good; blob_lost in passing: it is fetched again.
+            StepError: digest_mismatch, config_invalid or those of ``check_signed`` for good; blob_lost in passing: it
+                is fetched again.
         """
         try:
             manifest = manifest_digest(unit.files)
@@ -90,6 +99,10 @@ class UnitSteps:
         for sha256 in {file.sha256 for file in unit.files}:
             if not self.store.verify(sha256):
                 raise StepError("blob_lost", f"blob {sha256} was damaged on disk", transient=True)
+        try:
+            check_signed(unit, self.store.path, self._believed_signers)
+        except SignatureRefusedError as error:
+            raise StepError(error.code, error.message) from error
 
     def stage(self, name: str, unit: Unit) -> Path:
         """Build the version folder of a unit anew from its blobs, and return it. Files are links where they can be.

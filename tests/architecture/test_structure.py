@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ["flotilla", "console", "registry", "workers", "serving_node", "conversion"]
+PACKAGES = ["flotilla", "console", "registry", "workers", "serving_node", "conversion", "signatures"]
 SOURCES = [
     path
     for package in PACKAGES

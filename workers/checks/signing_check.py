@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from django.conf import settings
+from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from registry.models import ModelVersion, Project, SigningKey, SigningPolicy, VersionFile
-from registry.selectors.signing import signing_keys
+from registry.models import ModelVersion, Project, SigningPolicy, Transition, VersionFile, VersionState
+from registry.selectors.signing import signing_identities, signing_keys
+from registry.services.signing_identities import version_signer_set
 from registry.storage import artifact_store
+from serving_node.contract.signing import MAX_SIGNATURE_BYTES, SIGNATURE_FILE, Signer, SignerKind
+from signatures.verify import (
+    NotTrustedError,
+    OtherDigestsError,
+    UnverifiableError,
+    differences,
+    signed_files,
+)
 from workers.checks.verdicts import Finding, NeverRun, NotChecked, VersionRejected, check
 
 KIND = "signature_verification"
-SIGNATURE_FILE = "model.sig"
-MAX_SIGNATURE_BYTES = 16 * 1024**2
 _MOST_NAMED = 5
 
 
@@ -37,7 +46,7 @@ def check_signed(version: ModelVersion, files: Sequence[VersionFile], warnings: 
         with check(version, KIND) as finding:
             finding.evidence["policy"] = project.signing_policy
             try:
-                _verify(project, files, finding, is_required)
+                _verify(version, files, finding, project)
             except NotChecked as error:
                 # Deny by default: where a signature must be, not knowing is not enough.
                 raise NeverRun(str(error)) if is_required else error from None
@@ -48,13 +57,13 @@ def check_signed(version: ModelVersion, files: Sequence[VersionFile], warnings: 
         warnings.append(str(error))
 
 
-def _verify(project: Project, files: Sequence[VersionFile], finding: Finding, is_required: bool) -> None:
+def _verify(version: ModelVersion, files: Sequence[VersionFile], finding: Finding, project: Project) -> None:
     """Fill in who signed. Raises VersionRejected or NotChecked."""
     stored = {file.path: file.blob for file in files}
     signature = stored.pop(SIGNATURE_FILE, None)
     if signature is None:
         told = _("There is no signature (%(name)s).") % {"name": SIGNATURE_FILE}
-        if is_required:
+        if project.signing_policy == SigningPolicy.REQUIRED:
             raise VersionRejected(told + " " + _("Project “%(project)s” requires one.") % {"project": project.slug})
         finding.warnings.append(told)
         return
@@ -62,65 +71,99 @@ def _verify(project: Project, files: Sequence[VersionFile], finding: Finding, is
     if signature.size > MAX_SIGNATURE_BYTES:
         told = _("%(name)s has more than %(limit)d bytes, which no signature needs.")
         raise VersionRejected(told % {"name": SIGNATURE_FILE, "limit": MAX_SIGNATURE_BYTES})
-    keys = list(signing_keys(project))
-    if not keys:
-        raise NotChecked(_("The project trusts no signing key yet, so nobody's signature can be verified."))
+    signers, without_root = _signers(project, version)
+    if not signers:
+        raise NotChecked(without_root or _("The project trusts nobody yet, so nobody's signature can be verified."))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / SIGNATURE_FILE
         artifact_store().copy_to(signature.sha256, path)
-        key, signed = _signed_files(path, keys)
-    finding.evidence["signer"] = {"name": key.name, "fingerprint": key.fingerprint}
-    problem = _difference(signed, {name: blob.sha256 for name, blob in stored.items()})
+        try:
+            signed = signed_files(path, list(signers))
+        except UnverifiableError:
+            told = _("Signatures cannot be verified here: the worker lacks the extra “signing” (model-signing).")
+            raise NotChecked(told) from None
+        except OtherDigestsError as error:
+            told = _("“%(key)s” signed digests that are not SHA-256 of whole files; use flotilla sign.")
+            raise VersionRejected(told % {"key": error.name}) from None
+        except NotTrustedError as error:
+            if without_root and error.kind is SignerKind.KEYLESS:
+                raise NotChecked(without_root) from None
+            raise VersionRejected(_nobody(error)) from None
+    signer = signed.signer
+    finding.evidence["signer"] = {
+        "kind": signer.kind.value,
+        "name": signer.name,
+        "fingerprint": signed.fingerprint,
+        **({"identity": signed.identity, "identity_id": signers[signer]} if signed.identity else {}),
+        **({"issuer": signer.issuer} if signer.issuer else {}),
+    }
+    problem = _difference(signed.files, {name: blob.sha256 for name, blob in stored.items()})
     if problem:
-        raise VersionRejected(_("What “%(key)s” signed is not what was uploaded: ") % {"key": key.name} + problem)
+        raise VersionRejected(_("What “%(key)s” signed is not what was uploaded: ") % {"key": signer.name} + problem)
+    version_signer_set(version=version, signer=signer)
     text = ngettext(
-        "%(key)s (SHA-256 %(fingerprint)s) signed its %(count)d file.",
-        "%(key)s (SHA-256 %(fingerprint)s) signed all %(count)d files.",
+        "%(who)s signed its %(count)d file.",
+        "%(who)s signed all %(count)d files.",
         len(stored),
     )
     finding.evidence["files"] = len(stored)
-    finding.summary = text % {"key": key.name, "fingerprint": key.fingerprint[:16], "count": len(stored)}
+    who = _("%(name)s (%(identity)s)") % {"name": signer.name, "identity": signed.identity}
+    if not signed.identity:
+        who = _("%(name)s (SHA-256 %(fingerprint)s)") % {"name": signer.name, "fingerprint": signed.fingerprint[:16]}
+    finding.summary = text % {"who": who, "count": len(stored)}
 
 
-def _signed_files(path: Path, keys: Iterable[SigningKey]) -> tuple[SigningKey, dict[str, str]]:
-    """Return whose signature it is, and the SHA-256 of each file that it is about, by path.
+def _signers(project: Project, version: ModelVersion) -> tuple[dict[Signer, str], str]:
+    """Return whom the project trusts with the id of each, and why keyless identities are not among them, or nothing.
 
-    Raises:
-        NotChecked: the library is missing.
-        VersionRejected: nobody trusted made it, or it is about something else than files.
+    Certificates are judged as of the moment when the files had arrived, whenever that is asked.
     """
+    moves = Transition.objects.filter(object_type="modelversion", object_id=version.pk)
+    arrived = moves.filter(to_state=VersionState.VALIDATING).order_by("created_at").first()
+    at = (arrived.created_at if arrived else timezone.now()).timestamp()
+    found = {
+        Signer(name=key.name, kind=SignerKind.KEY, material=key.public_key): str(key.pk)
+        for key in signing_keys(project)
+    }
+    root, problem = "", ""
+    for row in signing_identities(project):
+        if row.kind is SignerKind.KEYLESS and not root and not problem:
+            root, problem = _trusted_root()
+        material = root if row.kind is SignerKind.KEYLESS else row.certificates
+        if material:
+            found[Signer(row.name, row.kind, material, row.identity, row.issuer, at)] = str(row.pk)
+    return found, problem
+
+
+def _trusted_root() -> tuple[str, str]:
+    """Return the trusted root of the site, and why there is none, or nothing."""
+    if not settings.SIGSTORE_TRUSTED_ROOT:
+        told = _("Keyless signatures cannot be verified here: the site has no Sigstore trusted root.")
+        return "", told
     try:
-        # Its public function reads every file again; these parts, pinned to 1.1, give what was signed instead, and
-        # the store knows the digests of its files already.
-        from model_signing._signing.sign_ec_key import Verifier
-        from model_signing._signing.sign_sigstore_pb import Signature
-    except ImportError:
-        told = _("Signatures cannot be verified here: the worker lacks the extra “signing” (model-signing).")
-        raise NotChecked(told) from None
-    for key in keys:
-        pem = path.with_name(f"{key.pk}.pem")
-        pem.write_text(key.public_key)
-        try:
-            manifest = Verifier(pem).verify(Signature.read(path))
-            how = manifest.serialization_type
-            signed = {one.identifier: one.digest for one in manifest.resource_descriptors()}
-        except Exception:  # noqa: S112 - a stranger's file: whatever reading it raises, this key has not signed it
-            continue
-        if how.get("method") != "files" or any(one.algorithm != "sha256" for one in signed.values()):
-            told = _("“%(key)s” signed digests that are not SHA-256 of whole files; use flotilla sign.")
-            raise VersionRejected(told % {"key": key.name})
-        return key, {name: one.digest_hex for name, one in signed.items()}
-    raise VersionRejected(_("No key that the project trusts made this signature."))
+        return Path(settings.SIGSTORE_TRUSTED_ROOT).read_text(), ""
+    except (OSError, UnicodeDecodeError):
+        return "", _("Keyless signatures cannot be verified here: the Sigstore trusted root cannot be read.")
+
+
+def _nobody(error: NotTrustedError) -> str:
+    match error.kind:
+        case SignerKind.KEY | None:
+            return _("No key that the project trusts made this signature.")
+        case SignerKind.CERTIFICATE | SignerKind.KEYLESS:
+            told = _("Nobody whom the project trusts made this signature.")
+            return "; ".join([told, *(f"{name}: {why}" for name, why in error.reasons)])
 
 
 def _difference(signed: Mapping[str, str], stored: Mapping[str, str]) -> str:
     """Return what differs, for people; empty: nothing does."""
+    found = differences(signed, stored)
     parts = (
-        (_("changed: %(names)s"), [name for name in signed if name in stored and signed[name] != stored[name]]),
-        (_("missing: %(names)s"), [name for name in signed if name not in stored]),
-        (_("not signed: %(names)s"), [name for name in stored if name not in signed]),
+        (_("changed: %(names)s"), found.changed),
+        (_("missing: %(names)s"), found.missing),
+        (_("not signed: %(names)s"), found.not_signed),
     )
-    return "; ".join(text % {"names": _named(sorted(names))} for text, names in parts if names)
+    return "; ".join(text % {"names": _named(names)} for text, names in parts if names)
 
 
 def _named(names: Sequence[str]) -> str:
