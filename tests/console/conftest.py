@@ -38,12 +38,13 @@ from registry.models import (
     Project,
     Role,
     ServingNode,
+    SigningIdentity,
     SigningKey,
     SiteRole,
     TrustRule,
     User,
 )
-from registry.services import fleet, models, signing, tokens, trust, uploads, versions
+from registry.services import fleet, models, signing, signing_identities, tokens, trust, uploads, versions
 from serving_node.contract.control import FileRef
 from serving_node.contract.digests import manifest_digest
 from serving_node.contract.signature import ModelSignature, TensorSignature
@@ -150,6 +151,16 @@ class Cast:
         """Return a new key that project wren trusts."""
         return signing.signing_key_add(
             project=self.project, name=name, public_key=public_key(), actor=self.actor("alice")
+        )
+
+    def signing_identity(self, name: str = "ci") -> SigningIdentity:
+        """Return a new keyless identity that project wren trusts."""
+        return signing_identities.signing_identity_add(
+            project=self.project,
+            name=name,
+            identity=f"{name}@corp.example",
+            issuer="https://accounts.corp.example",
+            actor=self.actor("alice"),
         )
 
     def environment(self, slug: str, *, approvals: int) -> Fleet:

@@ -81,6 +81,7 @@ def addresses(served: Served) -> dict[str, str]:
     hook = make_webhook(served.cast, "first")
     rule = served.cast.trust_rule("first")
     signing = served.cast.signing_key("first")
+    identity = served.cast.signing_identity("first")
     key, _text = served.cast.token_row("alice")
     make_provider(served.cast, "first")
     api = {
@@ -145,6 +146,8 @@ def addresses(served: Served) -> dict[str, str]:
         "issuer": "/api/v1/issuers/github/",
         "signing-keys": f"{PROJECT}signing-keys/",
         "signing-key": f"{PROJECT}signing-keys/{signing.pk}/",
+        "signing-identities": f"{PROJECT}signing-identities/",
+        "signing-identity": f"{PROJECT}signing-identities/{identity.pk}/",
         "trust-rules": f"{PROJECT}trust-rules/",
         "trust-rule": f"{PROJECT}trust-rules/{rule.pk}/",
         "webhooks": "/api/v1/webhooks/",
@@ -179,6 +182,7 @@ def grow(served: Served, name: str) -> None:
     grown = [*served.apply_set.members, {"kind": "Deployment", "name": f"{name}@dev"}, {"kind": "Model", "name": name}]
     ApplySet.objects.filter(pk=served.apply_set.pk).update(members=grown)
     served.apply_set.refresh_from_db()
+    cast.signing_identity(name)
     robot = User.objects.get(username="robot")
     Membership.objects.create(project=project, user=robot, role="viewer")
     tokens.token_create(owner=robot, name=name, scopes=["read"], actor=alice)

@@ -92,6 +92,10 @@ def _signing_key(cast: Cast) -> str:
     return f"projects/wren/signing-keys/{cast.signing_key().pk}/"
 
 
+def _signing_identity(cast: Cast) -> str:
+    return f"projects/wren/signing-identities/{cast.signing_identity().pk}/"
+
+
 def _apply_set(cast: Cast) -> str:
     for place in (None, cast.project):
         apply_sets.apply_set_record(project=place, name="birds", members=[], apply_set=None, actor=cast.actor("alice"))
@@ -151,6 +155,7 @@ CHANGED: dict[str, tuple[Address, dict[str, Any]]] = {
     "issuers/<slug:issuer>/": (_issuer, {"is_enabled": False}),
     "projects/<slug:project>/trust-rules/<uuid:rule>/": (_trust_rule, {"lifetime_minutes": 5}),
     "projects/<slug:project>/signing-keys/<uuid:key>/": (_signing_key, {}),
+    "projects/<slug:project>/signing-identities/<uuid:identity>/": (_signing_identity, {}),
 }
 # POST verbs that look at If-Match when it is sent.
 VERBS: dict[str, tuple[Address, dict[str, Any]]] = {

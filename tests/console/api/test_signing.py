@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from flotilla.cli import main
 from registry.models import Project
 from registry.services.signing import signing_key_add
 from tests.console.conftest import Cast, RunningConsole, public_key
+from tests.signatures.authorities import ISSUER, WORKFLOW, Authority, LocalSigstore, pem
 
 pytestmark = pytest.mark.django_db(transaction=True)
 KEYS = "/api/v1/projects/wren/signing-keys/"
@@ -55,7 +57,54 @@ def test_from_a_shell(shared_cast: Cast, console: RunningConsole, tmp_path: Path
     assert run("policy").strip() == "off"
     assert run("policy", "optional").strip() == "optional"
     assert "no longer" in run("distrust", "release")
-    assert "trusts no key release" in run("distrust", "release", status=1)
+    assert "trusts nobody as release" in run("distrust", "release", status=1)
+    root = Authority()
+    (tmp_path / "root.pem").write_text(pem(root.certificate))
+    assert "one of" in run("trust", "corp", status=1)
+    assert "--identity" in run("trust", "corp", "--certificates", str(tmp_path / "root.pem"), status=1)
+    run("trust", "corp", "--certificates", str(tmp_path / "root.pem"), "--identity", "CN=release")
+    run("trust", "ci", "--issuer", ISSUER, "--identity", WORKFLOW)
+    assert "keyless" in run("identities") and "CN=release" in run("identities")
+    # What the project trusts is what `flotilla verify` asks for.
+    sigstore, model = LocalSigstore(), tmp_path / "model"
+    model.mkdir()
+    (model / "model.onnx").write_bytes(b"weights")
+    (tmp_path / "trusted_root.json").write_text(sigstore.trusted_root())
+    (model / "model.sig").write_text(json.dumps(sigstore.bundle({"model.onnx": b"weights"})))
+
+    def verify(*arguments: str, status: int = 0) -> str:
+        result = CliRunner().invoke(main, ["verify", str(model), *arguments], env=environment)
+        assert result.exit_code == status, result.output
+        return result.output
+
+    root_option = ("--trusted-root", str(tmp_path / "trusted_root.json"))
+    assert WORKFLOW in verify(*root_option)
+    assert json.loads(verify(*root_option, "--json"))["signer"] == "ci"
+    assert verify(*root_option, "--identity", WORKFLOW, "--issuer", ISSUER)
+    assert "proves nothing" in verify(*root_option, "--identity", "x@corp.example", "--issuer", ISSUER, status=1)
+    assert "proves nothing" in verify(status=1)
+    (model / "more.txt").write_text("x")
+    assert "not signed: more.txt" in verify(*root_option, status=1)
+    assert "no longer" in run("distrust", "ci")
+    assert "proves nothing" in verify(*root_option, status=1)
+
+
+def test_identities_are_trusted_by_administrators(cast: Cast, api: Callable[..., Any]) -> None:
+    place = "/api/v1/projects/wren/signing-identities/"
+    body = {"name": "ci", "identity": WORKFLOW.replace("v1.0", "*"), "issuer": ISSUER}
+    assert api("bob").post(place, body).status_code == 403
+    made = api("alice").post(place, body)
+    assert made.status_code == 201, made.json()
+    assert (made.json()["kind"], made.json()["certificates"], made.json()["created_by"]) == ("keyless", "", "alice")
+    assert [one["name"] for one in api("vera").get(place).json()["results"]] == ["ci"]
+    both = api("alice").post(place, {**body, "name": "x", "certificates": pem(Authority().certificate)})
+    assert both.status_code == 400 and both.json()["errors"][0]["field"] == "issuer"
+    wide = api("alice").post(place, {**body, "name": "x", "identity": "https://github.com/corp/*"})
+    assert wide.status_code == 400 and wide.json()["errors"][0]["field"] == "identity"
+    one = f"{place}{made.json()['id']}/"
+    assert api("vera").get(one).json() == made.json()
+    assert api("alice").delete(one, headers={"If-Match": "*"}).status_code == 204
+    assert api("alice").get(one).status_code == 404
 
 
 def test_there_is_a_limit(cast: Cast, monkeypatch: pytest.MonkeyPatch, api: Callable[..., Any]) -> None:

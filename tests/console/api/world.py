@@ -75,6 +75,7 @@ def make_world(cast: Cast) -> World:
     identity = SocialAccount.objects.create(user=cast.vera, provider="dev", uid="00u2")
     rule = cast.trust_rule()
     key = cast.signing_key()
+    identity = cast.signing_identity()
     for place in (cast.project, None):
         apply_sets.apply_set_record(project=place, name="birds", members=[], apply_set=None, actor=alice)
     values = {
@@ -85,6 +86,7 @@ def make_world(cast: Cast) -> World:
         "issuer": "github",
         "rule": str(rule.pk),
         "key": str(key.pk),
+        "identity": str(identity.pk),
         "account": "robot",
         "measurement": str(measurement.pk),
         "project": "wren",
@@ -175,6 +177,11 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
         "scopes": ["read"],
     },
     ("post", "projects/<slug:project>/signing-keys/"): {"name": "new", "public_key": public_key()},
+    ("post", "projects/<slug:project>/signing-identities/"): {
+        "name": "new",
+        "identity": "new@corp.example",
+        "issuer": "https://accounts.corp.example",
+    },
     ("patch", "projects/<slug:project>/trust-rules/<uuid:rule>/"): {"lifetime_minutes": 5},
     ("post", "oidc/exchange"): {"assertion": "none"},
     ("post", "nodes/join/"): {

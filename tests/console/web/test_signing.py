@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from registry.models import Check, Project, SigningKey
+from registry.models import Check, Project, SigningIdentity, SigningKey
 from tests.console.conftest import Cast, public_key
 from tests.console.web.conftest import Browse
+from tests.signatures.authorities import ISSUER, WORKFLOW, Authority, pem
 
 
 def test_the_page_sets_the_policy_trusts_a_key_and_shows_what_removing_it_means(cast: Cast, browse: Browse) -> None:
@@ -30,3 +31,26 @@ def test_the_page_sets_the_policy_trusts_a_key_and_shows_what_removing_it_means(
     assert browse("charlie").get(page).status_code == 404
     assert client.post(f"{page}{key.pk}/remove/").status_code == 302
     assert not SigningKey.objects.exists()
+
+
+def test_the_page_trusts_identities(cast: Cast, browse: Browse) -> None:
+    client, page = browse("alice"), "/settings/projects/wren/signing/"
+    keyless = {"form": "keyless", "keyless-name": "ci", "keyless-identity": "*", "keyless-issuer": ISSUER}
+    wide = client.post(page, keyless)
+    assert wide.status_code == 422 and "only stand at the end of its branch" in wide.text and ISSUER in wide.text
+    assert client.post(page, {**keyless, "keyless-identity": WORKFLOW}).status_code == 302
+    given = {"certificate-name": "corp", "certificate-identity": "CN=release"}
+    given["certificate-certificates"] = pem(Authority().certificate)
+    assert client.post(page, {"form": "certificate", **given}).status_code == 302
+    shown = client.get(page).text
+    assert WORKFLOW in shown and "CN=release" in shown and "Trust an identity" not in browse("vera").get(page).text
+    row = SigningIdentity.objects.get(name="ci")
+    version = cast.ready_version()
+    signer = {"kind": "keyless", "name": "ci", "fingerprint": "0" * 64, "identity": WORKFLOW, "issuer": ISSUER}
+    signer["identity_id"] = str(row.pk)
+    Check.objects.create(version=version, kind="signature_verification", verdict="pass", evidence={"signer": signer})
+    assert "1 version was verified with it" in client.get(page).text
+    assert WORKFLOW in client.get("/p/wren/models/finch/versions/1/").text
+    assert browse("vera").post(f"{page}identities/{row.pk}/remove/").status_code == 403
+    assert client.post(f"{page}identities/{row.pk}/remove/").status_code == 302
+    assert not SigningIdentity.objects.filter(name="ci").exists()

@@ -22,9 +22,21 @@ from cryptography.hazmat.primitives.serialization import (
 
 from flotilla.cli import main
 from registry.errors import Conflict, ValidationFailed
-from registry.models import AuditEvent, Check, ModelVersion, Project, RegisteredModel, SigningKey
+from registry.models import (
+    AuditEvent,
+    Check,
+    ModelVersion,
+    Project,
+    RegisteredModel,
+    SigningIdentity,
+    SigningKey,
+    VersionSigner,
+)
+from registry.selectors.signing import verified_by
 from registry.services.checks import check_rerun
 from registry.services.signing import signing_key_add, signing_key_remove, signing_policy_set
+from registry.services.signing_identities import signing_identity_add, signing_identity_remove
+from tests.signatures.authorities import DAY, ISSUER, NOW, WORKFLOW, Authority, LocalSigstore, key_pem, pem
 from tests.workers import factories
 from tests.workers.checks.test_unopened import CONFIG, PYTHON
 from workers.tasks.operations import work_on
@@ -80,7 +92,7 @@ def test_a_good_signature_names_its_key(tmp_path: Path, project: Project, curve:
     key = trust(project, public)
     version, row = checked(signed(tmp_path, private, FILES))
     assert row is not None and (version.state, row.verdict) == ("ready", "pass"), version.state_reason
-    assert row.evidence["signer"] == {"name": "release", "fingerprint": key.fingerprint}
+    assert row.evidence["signer"] == {"kind": "key", "name": "release", "fingerprint": key.fingerprint}
     assert row.evidence["files"] == len(FILES) and "release" in row.summary and key.fingerprint[:16] in row.summary
 
 
@@ -187,7 +199,7 @@ def test_policies_without_a_signature_or_a_key(tmp_path: Path, project: Project)
     private, _public = make_key(tmp_path, "release")
     files = signed(tmp_path, private, FILES)
     version, row = checked(files)
-    assert row is not None and (version.state, row.verdict) == ("ready", "error") and "trusts no signing" in row.summary
+    assert row is not None and (version.state, row.verdict) == ("ready", "error") and "trusts nobody yet" in row.summary
     signing_policy_set(project=project, policy="required", actor=factories.SYSTEM)
     version, row = checked(files)
     assert row is not None and (version.state, row.verdict) == ("rejected", "error")
@@ -207,7 +219,7 @@ def test_without_the_library_nothing_passes(
     real = builtins.__import__
 
     def missing(name: str, *arguments: Any, **more: Any) -> Any:
-        if name.startswith("model_signing"):
+        if name.startswith(("model_signing", "sigstore")):
             raise ImportError(name)
         return real(name, *arguments, **more)
 
@@ -263,6 +275,136 @@ def test_keys_are_read_and_audited(tmp_path: Path, project: Project) -> None:
         with pytest.raises(ValidationFailed, match=why):
             trust(project, text, "odd")
     assert SigningKey.objects.count() == 1
+
+
+def trust_authority(project: Project, root: Authority, *revoked: Any) -> SigningIdentity:
+    signing_policy_set(project=project, policy="required", actor=factories.SYSTEM)
+    text = pem(root.certificate, *revoked)
+    return signing_identity_add(
+        project=project, name="corp", identity="CN=release", certificates=text, actor=factories.SYSTEM
+    )
+
+
+def signed_with_certificate(folder: Path, root: Authority, **how: Any) -> dict[str, bytes]:
+    leaf, key = root.issue(**how)
+    (folder / "leaf.pem").write_text(pem(leaf))
+    (folder / "leaf.key").write_bytes(key_pem(key))
+    return signed(folder, folder / "leaf.key", FILES, "--certificate", str(folder / "leaf.pem"))
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_certificate_of_a_trusted_authority(tmp_path: Path, project: Project) -> None:
+    root = Authority()
+    row_of = trust_authority(project, root)
+    files = signed_with_certificate(tmp_path, root)
+    version, row = checked(files)
+    assert row is not None and (version.state, row.verdict) == ("ready", "pass"), version.state_reason
+    signer = row.evidence["signer"]
+    assert (signer["kind"], signer["identity"], signer["identity_id"]) == ("certificate", "CN=release", str(row_of.pk))
+    assert verified_by(project)[str(row_of.pk)] == 1
+    # Nodes verify by the same authority, as of the same time.
+    carried = VersionSigner.objects.get(version=version).signer
+    assert carried["material"] == pem(root.certificate) and carried["at"] > 0
+    for other, why in (
+        (signed_with_certificate(tmp_path, Authority()), "corp: no chain"),
+        (signed_with_certificate(tmp_path, root, name="build"), "the certificate is of CN=build"),
+        (signed_with_certificate(tmp_path, root, begin=NOW - 3 * DAY, end=NOW - 2 * DAY), "was used at"),
+        (changed(files), "changed: lib/table.txt"),
+    ):
+        version, row = checked(other)
+        assert row is not None and (version.state, row.verdict) == ("rejected", "fail")
+        assert why in version.state_reason
+
+
+@pytest.mark.django_db(transaction=True)
+def test_once_the_authority_is_gone_the_check_fails_and_what_serves_goes_on(tmp_path: Path, project: Project) -> None:
+    root = Authority()
+    row = trust_authority(project, root)
+    version, _check = checked(signed_with_certificate(tmp_path, root))
+    signing_identity_remove(identity=row, actor=factories.SYSTEM)
+    trust_authority(project, Authority())
+
+    def again() -> str:
+        work_on(check_rerun(version=version, kind="signature_verification", actor=factories.SYSTEM).pk)
+        return Check.objects.get(version=version, kind="signature_verification").verdict
+
+    assert again() == "fail"
+    version.refresh_from_db()
+    assert version.state == "ready" and VersionSigner.objects.filter(version=version).exists()
+    actions = AuditEvent.objects.filter(object_type="signingidentity").order_by("created_at")
+    assert [event.action.rpartition(".")[2] for event in actions] == ["add", "remove", "add"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_keyless_identity_needs_the_trusted_root_of_the_site(tmp_path: Path, project: Project, settings: Any) -> None:
+    sigstore = LocalSigstore()
+    signing_policy_set(project=project, policy="required", actor=factories.SYSTEM)
+    signing_identity_add(
+        project=project,
+        name="ci",
+        identity=WORKFLOW.replace("v1.0", "*"),
+        issuer=ISSUER,
+        actor=factories.SYSTEM,
+    )
+    files = {**FILES, "model.sig": json.dumps(sigstore.bundle(FILES)).encode()}
+    version, row = checked(files)
+    assert row is not None and (version.state, row.verdict) == ("rejected", "error")
+    assert "no Sigstore trusted root" in row.summary
+    settings.SIGSTORE_TRUSTED_ROOT = str(tmp_path / "root.json")
+    version, row = checked(files)
+    assert row is not None and row.verdict == "error" and "cannot be read" in row.summary
+    (tmp_path / "root.json").write_text(sigstore.trusted_root())
+    version, row = checked(files)
+    assert row is not None and (version.state, row.verdict) == ("ready", "pass"), version.state_reason
+    assert (row.evidence["signer"]["identity"], row.evidence["signer"]["issuer"]) == (WORKFLOW, ISSUER)
+    version, row = checked({**FILES, "model.sig": json.dumps(LocalSigstore().bundle(FILES)).encode()})
+    assert row is not None and (version.state, row.verdict) == ("rejected", "fail")
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"identity": "CN=x"}, "issuer"),
+        ({"identity": "CN=x", "certificates": "rubbish"}, "certificates"),
+        ({"identity": "CN=x", "certificates": "-----BEGIN PRIVATE KEY-----"}, "certificates"),
+        ({"identity": "CN=x", "certificates": "LEAF"}, "certificates"),
+        ({"identity": "CN=x", "certificates": "ROOT", "issuer": ISSUER}, "issuer"),
+        ({"identity": "CN=*", "certificates": "ROOT"}, "identity"),
+        ({"identity": "*", "issuer": ISSUER}, "identity"),
+        ({"identity": "a@b.example", "issuer": "http://issuer.example"}, "issuer"),
+        ({"identity": "a@b.example", "issuer": ISSUER, "name": " "}, "name"),
+    ],
+    ids=lambda one: one if isinstance(one, str) else "",
+)
+def test_identities_that_would_trust_too_much_are_refused(project: Project, given: dict[str, str], field: str) -> None:
+    root = Authority()
+    texts = {"ROOT": pem(root.certificate), "LEAF": pem(root.issue()[0])}
+    given = {
+        "name": "x",
+        **given,
+        "certificates": texts.get(given.get("certificates", ""), given.get("certificates", "")),
+    }
+    with pytest.raises(ValidationFailed) as caught:
+        signing_identity_add(project=project, **given, actor=factories.SYSTEM)
+    assert [problem["field"] for problem in caught.value.errors] == [field]
+    assert not SigningIdentity.objects.exists()
+
+
+@pytest.mark.django_db
+def test_the_same_identity_is_trusted_once(project: Project) -> None:
+    root = Authority()
+    trust_authority(project, root, root.revoke())
+    with pytest.raises(Conflict, match="an identity “corp” already"):
+        trust_authority(project, Authority())
+    with pytest.raises(Conflict, match="as “corp”"):
+        signing_identity_add(
+            project=project,
+            name="again",
+            identity="CN=release",
+            certificates="\n" + SigningIdentity.objects.get().certificates,
+            actor=factories.SYSTEM,
+        )
 
 
 def test_signing_with_a_password_and_with_what_is_no_key(tmp_path: Path) -> None:
