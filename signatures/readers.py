@@ -74,7 +74,10 @@ class _Keyless(sign_sigstore.Verifier):
     def __init__(self, signer: Signer) -> None:
         root = TrustedRoot(trust_root.TrustedRoot.from_json(signer.material.encode()))
         self._verifier = Verifier(trusted_root=root)
-        issuers = [policy.OIDCIssuer(signer.issuer), policy.OIDCIssuerV2(signer.issuer)]
+        issuers: list[policy.VerificationPolicy] = [
+            policy.OIDCIssuer(signer.issuer),
+            policy.OIDCIssuerV2(signer.issuer),
+        ]
         self._policy = policy.AllOf([policy.AnyOf(issuers), _Named(signer.identity)])
 
 

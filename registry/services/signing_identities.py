@@ -140,7 +140,9 @@ def _canonical(text: str) -> str:
     except (ValueError, x509.ExtensionNotFound):
         told = _("These are no certificates of authorities in PEM (with basicConstraints CA:TRUE).")
         raise _invalid("certificates", told) from None
-    return b"".join(one.public_bytes(Encoding.PEM) for one in (*certificates, *revocations)).decode()
+    blocks = [one.public_bytes(Encoding.PEM) for one in certificates]
+    blocks += [one.public_bytes(Encoding.PEM) for one in revocations]
+    return b"".join(blocks).decode()
 
 
 def _lists_of_revoked(text: str) -> list[bytes]:
