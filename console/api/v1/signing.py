@@ -133,16 +133,16 @@ class SigningIdentityItem(ApiView):
     asks_again = True
 
     @extend_schema(summary="Read a signing identity", responses=SigningIdentitySerializer)
-    def get(self, request: Request, project: str, identity: uuid.UUID) -> Response:
-        return tagged(request, _identity(selectors.signing_identity_get(self.project, identity)))
+    def get(self, request: Request, project: str, signer: uuid.UUID) -> Response:
+        return tagged(request, _identity(selectors.signing_identity_get(self.project, signer)))
 
     @extend_schema(
         summary="Trust a signing identity no longer",
         description="Verdicts that were given stay until the check is made again.",
         responses={204: None},
     )
-    def delete(self, request: Request, project: str, identity: uuid.UUID) -> Response:
-        with matched(request, selectors.signing_identity_get(self.project, identity), _identity) as row:
+    def delete(self, request: Request, project: str, signer: uuid.UUID) -> Response:
+        with matched(request, selectors.signing_identity_get(self.project, signer), _identity) as row:
             signing_identities.signing_identity_remove(identity=row, actor=self.actor)
         return Response(status=204)
 

@@ -161,7 +161,7 @@ urlpatterns: list[URLPattern] = [
     path("projects/<slug:project>/signing-keys/", signing.SigningKeyList.as_view()),
     path("projects/<slug:project>/signing-keys/<uuid:key>/", signing.SigningKeyItem.as_view()),
     path("projects/<slug:project>/signing-identities/", signing.SigningIdentityList.as_view()),
-    path("projects/<slug:project>/signing-identities/<uuid:identity>/", signing.SigningIdentityItem.as_view()),
+    path("projects/<slug:project>/signing-identities/<uuid:signer>/", signing.SigningIdentityItem.as_view()),
     path("projects/<slug:project>/trust-rules/", trust.TrustRuleList.as_view()),
     path("projects/<slug:project>/trust-rules/<uuid:rule>/", trust.TrustRuleItem.as_view()),
     path("oidc/exchange", trust.OidcExchange.as_view()),

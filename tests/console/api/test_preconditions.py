@@ -155,7 +155,7 @@ CHANGED: dict[str, tuple[Address, dict[str, Any]]] = {
     "issuers/<slug:issuer>/": (_issuer, {"is_enabled": False}),
     "projects/<slug:project>/trust-rules/<uuid:rule>/": (_trust_rule, {"lifetime_minutes": 5}),
     "projects/<slug:project>/signing-keys/<uuid:key>/": (_signing_key, {}),
-    "projects/<slug:project>/signing-identities/<uuid:identity>/": (_signing_identity, {}),
+    "projects/<slug:project>/signing-identities/<uuid:signer>/": (_signing_identity, {}),
 }
 # POST verbs that look at If-Match when it is sent.
 VERBS: dict[str, tuple[Address, dict[str, Any]]] = {

@@ -75,7 +75,7 @@ def make_world(cast: Cast) -> World:
     identity = SocialAccount.objects.create(user=cast.vera, provider="dev", uid="00u2")
     rule = cast.trust_rule()
     key = cast.signing_key()
-    identity = cast.signing_identity()
+    signer = cast.signing_identity()
     for place in (cast.project, None):
         apply_sets.apply_set_record(project=place, name="birds", members=[], apply_set=None, actor=alice)
     values = {
@@ -86,7 +86,7 @@ def make_world(cast: Cast) -> World:
         "issuer": "github",
         "rule": str(rule.pk),
         "key": str(key.pk),
-        "identity": str(identity.pk),
+        "signer": str(signer.pk),
         "account": "robot",
         "measurement": str(measurement.pk),
         "project": "wren",
