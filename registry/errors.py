@@ -91,6 +91,18 @@ class Conflict(RegistryError):
     code = "conflict"
 
 
+class KeyReused(RegistryError):
+    """The Idempotency-Key was used for another request; every request has its own."""
+
+    code = "idempotency_key_reused"
+
+
+class KeyInUse(RegistryError):
+    """The first request with this Idempotency-Key is still running."""
+
+    code = "idempotency_key_in_use"
+
+
 class Immutable(RegistryError):
     """Ready versions and config revisions do not change; make a new one."""
 

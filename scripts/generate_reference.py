@@ -66,7 +66,7 @@ LIMITS = [
     ("Attempts of a delivery", "registry.domain.webhooks:MAX_ATTEMPTS", "", ""),
     ("A webhook that fails is switched off after", "registry.domain.webhooks:DISABLE_AFTER", "", ""),
     ("An ended delivery is kept", "registry.services.webhook_deliveries:KEEP_DELIVERIES", "", ""),
-    ("An Idempotency-Key is remembered", "console.api.idempotency:KEPT_SECONDS", "seconds", ""),
+    ("An Idempotency-Key is remembered", "registry.services.idempotency:KEPT", "", ""),
 ]  # fmt: skip
 
 

@@ -210,6 +210,8 @@ class NamedSchema(AutoSchema):
             found |= {408, 411, 415}
         if self.method in _WRITES - {"POST"}:
             found.add(428)
+        if self.method in _WRITES and getattr(self.view, "keeps_answers", False):
+            found.add(422)
         found |= {*getattr(self.view, "refusals", ())}
         return sorted(found)
 

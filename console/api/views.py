@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import Any, ClassVar
 
 from django.conf import settings
 from django.core.exceptions import RequestDataTooBig
+from django.db import DatabaseError, transaction
 from django.db.models import QuerySet
 from django.utils.functional import cached_property
 from django.utils.translation import gettext as _
@@ -19,6 +21,7 @@ from rest_framework.views import APIView
 
 from console.api.dry_run import is_dry_run, undone
 from console.api.etag import require_precondition, tagged
+from console.api.idempotency import HEADER as IDEMPOTENCY_KEY
 from console.api.idempotency import Replay
 from console.api.pagination import Listing, chosen_fields, narrowed, paginate, refuse_unknown
 from console.identity.actors import actor_of
@@ -72,13 +75,26 @@ class ApiView(APIView):
     rate: ClassVar[str] = ""
     throttle_classes = [CallerThrottle]
     content_negotiation_class = AlwaysJson
+    _held: ExitStack | None = None
     _replay: Replay | None = None
 
     def dispatch(self, request: Any, *args: Any, **kwargs: Any) -> Any:
         """Answer; with the header ``Flotilla-Dry-Run: true`` undo every write before the answer leaves."""
-        if request.method in SAFE_METHODS or not is_dry_run(request):
+        if request.method in SAFE_METHODS:
             return super().dispatch(request, *args, **kwargs)
-        return undone(lambda: super(ApiView, self).dispatch(request, *args, **kwargs))
+        if is_dry_run(request):
+            return undone(lambda: super(ApiView, self).dispatch(request, *args, **kwargs))
+        if self.keeps_answers and IDEMPOTENCY_KEY in request.headers:
+            return self._once(lambda: super(ApiView, self).dispatch(request, *args, **kwargs))
+        return super().dispatch(request, *args, **kwargs)
+
+    def _once(self, answer: Callable[[], Any]) -> Any:
+        """Return the answer; what was done and that it was answered so are committed together, at the end."""
+        try:
+            with ExitStack() as self._held:
+                return answer()
+        except DatabaseError as error:  # found only when it was committed
+            return super().finalize_response(self.request, self.handle_exception(error))
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Refuse callers without identity or scope, then answer repeated writes from the store."""
@@ -94,7 +110,9 @@ class ApiView(APIView):
             refuse_unknown(request, self.queries if self.listing is None else self.listing.names())
         if self.needs_match:
             require_precondition(request)
-        if self.keeps_answers and not is_dry_run(request):
+        if self._held is not None:
+            # Not before: who calls is noted by itself, and nobody should wait for that until the write is done.
+            self._held.enter_context(transaction.atomic())
             self._replay = Replay(request, str(self.actor.token_id or self.actor.user_id))
             if self._replay.earlier is not None:
                 raise _Replayed(self._replay.earlier)
@@ -112,6 +130,8 @@ class ApiView(APIView):
             response = tagged(request, response.data)
         if self._replay is not None:
             self._replay.keep(response)
+            if response.status_code >= 500:
+                transaction.set_rollback(True)
         response.headers.setdefault("Cache-Control", "no-store")
         rate: Rate | None = getattr(request._request, "rate", None)
         for name, value in rate.headers().items() if rate is not None else ():

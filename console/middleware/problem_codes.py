@@ -21,6 +21,8 @@ STATUS_BY_CODE: dict[str, int] = {
     errors.InvalidTransition.code: 409,
     errors.Conflict.code: 409,
     errors.Immutable.code: 409,
+    errors.KeyInUse.code: 409,
+    errors.KeyReused.code: 422,
     errors.StaleWrite.code: 412,
     errors.PreconditionRequired.code: 428,
     errors.QuotaExceeded.code: 413,
@@ -75,7 +77,7 @@ _OF_HTTP = (
     ProblemCode("storage_full", 507, "The server's disk is full.", True),
 )
 
-_REPEATED = frozenset({errors.StaleWrite.code, errors.IssuerUnavailable.code})
+_REPEATED = frozenset({errors.StaleWrite.code, errors.IssuerUnavailable.code, errors.KeyInUse.code})
 
 # For errors without a code of their own.
 _CODE_BY_STATUS = {

@@ -51,6 +51,7 @@ from registry.models.fleet import (
     NodeState,
     ServingNode,
 )
+from registry.models.idempotency import IdempotentAnswer
 from registry.models.login_requests import LoginRequest, LoginState
 from registry.models.measurements import ScratchUnit, VersionMeasurement
 from registry.models.operations import Operation, OperationQueue, OperationState
@@ -87,6 +88,7 @@ __all__ = [
     "Fleet",
     "GroupMapping",
     "HealthStatus",
+    "IdempotentAnswer",
     "Issuer",
     "IssuerKind",
     "IssuerTokenUse",

@@ -297,6 +297,23 @@ def running_console(application: Any) -> Iterator[RunningConsole]:
         server.stop()
 
 
+def in_threads(count: int, work: Callable[[int], Any]) -> list[Any]:
+    """Do the work in threads that begin together; return what they did, in order."""
+    start, answers = threading.Barrier(count), [None] * count
+
+    def one(index: int) -> None:
+        start.wait(20)
+        answers[index] = work(index)
+
+    threads = [threading.Thread(target=one, args=(index,)) for index in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    connections.close_all()
+    return answers
+
+
 @pytest.fixture
 def console(transactional_db: None) -> Iterator[RunningConsole]:
     from console.asgi import Application

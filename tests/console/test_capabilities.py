@@ -20,6 +20,7 @@ from console.web import urls as web_urls
 _MODEL = "projects/<slug:project>/models/<str:model>/"
 _VERSION = f"{_MODEL}versions/<str:version>/"
 _DEPLOYMENT = "projects/<slug:project>/deployments/<uuid:deployment>/"
+_ROLLOUT = "post rollouts/<uuid:rollout>/"
 _MEMBERS = "projects/<slug:project>/members/"
 _USER = "users/<str:username>/"
 _KEY = "api-keys/<uuid:token>/"
@@ -55,6 +56,7 @@ WRITES: dict[str, tuple[str, ...]] = {
     "traffic-plan": (f"post {_DEPLOYMENT}plan",),
     "traffic": (f"post {_DEPLOYMENT}routes",),
     "rollback": (f"post {_DEPLOYMENT}rollback",),
+    **{f"rollout-steer {act}": (f"{_ROLLOUT}{act}",) for act in ("pause", "resume", "abort", "retry")},
     "try-run": (f"post {_DEPLOYMENT}infer",),
     "deployment-logs": (f"post {_DEPLOYMENT}logs",),
     "approval-review": ("post approvals/<uuid:approval>/reviews/",),
@@ -74,7 +76,7 @@ WRITES: dict[str, tuple[str, ...]] = {
     "service-account-act disable": (f"post {_ACCOUNT}disable",),
     "service-account-act enable": (f"post {_ACCOUNT}enable",),
     "service-account-act delete": (f"delete {_ACCOUNT}",),
-    "signing": ("patch projects/<slug:project>/", "post projects/<slug:project>/signing-keys/"),
+    "signing": ("patch projects/<slug:project>/policies/", "post projects/<slug:project>/signing-keys/"),
     "signing-key-remove": ("delete projects/<slug:project>/signing-keys/<uuid:key>/",),
     "trust": (f"post {_RULES}",),
     "trust-rule": (f"patch {_RULES}<uuid:rule>/",),
@@ -89,7 +91,8 @@ WRITES: dict[str, tuple[str, ...]] = {
     "environment-delete": ("delete environments/<slug:slug>/",),
     "fleet-settings": ("patch fleets/<slug:slug>/",),
     "fleet-delete": ("delete fleets/<slug:slug>/",),
-    "projects": ("post projects/", "patch projects/<slug:project>/"),
+    "projects": ("post projects/", "patch projects/<slug:project>/policies/"),
+    "policies": ("patch projects/<slug:project>/policies/",),
     "project": ("patch projects/<slug:project>/quotas/", "patch projects/<slug:project>/"),
     "webhooks": ("post webhooks/",),
     "webhook": (f"patch {_HOOK}",),

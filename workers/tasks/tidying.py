@@ -13,6 +13,7 @@ from registry.models import JoinToken
 from registry.services.approvals import approvals_expire
 from registry.services.blobs import blobs_collect, orphans_collect_in_turn
 from registry.services.ci_exchange import issuer_uses_purge
+from registry.services.idempotency import answers_purge
 from registry.services.login_requests import login_requests_purge
 from registry.services.operations import operations_purge
 from registry.services.retention import approvals_purge, refused_versions_purge, rollouts_purge
@@ -54,6 +55,7 @@ STEPS: Mapping[str, Callable[[datetime], object]] = {
     "job_tokens_purge": job_tokens_purge,
     "issuer_uses_purge": issuer_uses_purge,
     "login_requests_purge": login_requests_purge,
+    "answers_purge": answers_purge,
     "join_tokens_purge": join_tokens_purge,
     "sessions_purge": sessions_purge,
 }

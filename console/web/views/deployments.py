@@ -185,19 +185,20 @@ def rollout_steer(request: HttpRequest, project: str, deployment_id: uuid.UUID, 
     rollout = selectors.rollout_get(actor, rollout_id)
     if rollout.deployment_id != one.pk:
         raise NotFound(_("There is no such rollout."))
-    act, reason = request.POST.get("act", ""), request.POST.get("reason", "")
-    verbs = {
-        "pause": (steering.rollout_pause, _("Paused.")),
-        "resume": (steering.rollout_resume, _("It goes on.")),
-        "abort": (steering.rollout_abort, _("It goes back to what was there before.")),
-    }
+    reason = request.POST.get("reason", "")
     try:
-        if act == "retry":
-            return after_change(request, services.rollout_retry(rollout=rollout, actor=actor))
-        if act in verbs:
-            verb, told = verbs[act]
-            verb(rollout=rollout, reason=reason, actor=actor)
-            messages.success(request, told)
+        match request.POST.get("act", ""):
+            case "pause":
+                steering.rollout_pause(rollout=rollout, reason=reason, actor=actor)
+                messages.success(request, _("Paused."))
+            case "resume":
+                steering.rollout_resume(rollout=rollout, reason=reason, actor=actor)
+                messages.success(request, _("It goes on."))
+            case "abort":
+                steering.rollout_abort(rollout=rollout, reason=reason, actor=actor)
+                messages.success(request, _("It goes back to what was there before."))
+            case "retry":
+                return after_change(request, services.rollout_retry(rollout=rollout, actor=actor))
     except RegistryError as error:
         messages.error(request, error.message)
     return redirect("web:deployment", project, deployment_id)

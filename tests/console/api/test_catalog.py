@@ -56,7 +56,7 @@ def test_repeated_write_with_a_key_happens_once(cast: Cast, api: Callable[..., A
     assert first.json()["id"] == second.json()["id"]
     assert second.headers["Idempotent-Replay"] == "true"
     other = bob.post(address, {"source": {"git_sha": "defa"}}, **key)
-    assert (other.status_code, other.json()["code"]) == (409, "conflict")
+    assert (other.status_code, other.json()["code"]) == (422, "idempotency_key_reused")
     assert api("alice").post(address, {"source": {"git_sha": "abcd"}}, **key).json()["id"] != first.json()["id"]
     assert bob.post(address, {}, HTTP_IDEMPOTENCY_KEY="with space").status_code == 400
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from django.db import connections
 from rest_framework.test import APIClient
 
 from console.api.etag import NEED_MATCH
@@ -25,7 +23,8 @@ from registry.services import (
     webhooks,
 )
 from tests.console.api.test_routes import filled, routes
-from tests.console.conftest import Cast, RunningConsole, join_node
+from tests.console.api.world import BODIES
+from tests.console.conftest import Cast, RunningConsole, in_threads, join_node
 from tests.console.web.conftest import make_served
 
 Address = Callable[[Cast], str]
@@ -249,33 +248,66 @@ def test_of_two_writers_at_once_one_is_refused(shared_cast: Cast, console: Runni
     shared_cast.environment("stage", approvals=1)
     token = shared_cast.token("alice")
     model, stage = "/api/v1/projects/wren/models/finch/", "/api/v1/environments/stage/"
-    writers = 4
 
     def race(address: str, bodies: list[dict[str, Any]]) -> list[int]:
-        start, answers = threading.Barrier(writers), []
         with console.client(token) as client:
             tag = client.get(address).headers["ETag"]
 
-        def write(body: dict[str, Any]) -> None:
+        def write(index: int) -> int:
             with console.client(token) as client:
-                start.wait(20)
-                answers.append(client.patch(address, json=body, headers={"If-Match": tag}).status_code)
+                return client.patch(address, json=bodies[index], headers={"If-Match": tag}).status_code
 
-        threads = [threading.Thread(target=write, args=(body,)) for body in bodies]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(30)
-        return sorted(answers)
+        return sorted(in_threads(len(bodies), write))
 
     for turn in range(3):
-        texts = [{"description": f"{turn} by {writer}"} for writer in range(writers)]
+        texts = [{"description": f"{turn} by {writer}"} for writer in range(4)]
         assert race(model, texts) == [200, 412, 412, 412]
-        counts = [{"requires_approval": True, "required_approvals": 2 + turn} for _writer in range(writers)]
+        counts = [{"requires_approval": True, "required_approvals": 2 + turn} for _writer in range(4)]
         assert race(stage, counts) == [200, 412, 412, 412]
     assert AuditEvent.objects.filter(action="model.update").count() == 3
     assert Environment.objects.get(slug="stage").required_approvals == 4
-    connections.close_all()
+
+
+@pytest.mark.slow
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(("route", "method"), sorted(set(changing())))
+def test_of_two_who_make_the_same_change_at_once_one_is_refused(
+    shared_cast: Cast, console: RunningConsole, route: str, method: str
+) -> None:
+    make, body = CHANGED[route]
+    address, token = f"/api/v1/{make(shared_cast)}", shared_cast.token("alice")
+    with console.client(token) as client:
+        tag = client.get(address).headers["ETag"]
+    before = AuditEvent.objects.count()
+
+    def write(_index: int) -> int:
+        with console.client(token, **{"If-Match": tag}) as client:
+            return client.request(method.upper(), address, json=body).status_code
+
+    answers = sorted(in_threads(3, write))
+    assert answers[0] in (200, 204)
+    assert {*answers[1:]} <= {404, 412}
+    assert AuditEvent.objects.count() == before + 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_two_who_make_the_same_thing_at_once_one_is_refused(shared_cast: Cast, console: RunningConsole) -> None:
+    token = shared_cast.token("alice")
+    wanted: list[tuple[str, dict[str, Any]]] = [
+        ("projects/", {"slug": "owl", "name": "Owl"}),
+        ("projects/wren/models/", {"slug": "owl"}),
+        ("environments/", {"slug": "owl", "name": "Owl"}),
+        ("service-accounts/", {"username": "owl"}),
+        ("sso-providers/", BODIES["post", "sso-providers/"]),
+        ("projects/wren/signing-keys/", BODIES["post", "projects/<slug:project>/signing-keys/"]),
+    ]
+    for address, body in wanted:
+
+        def make(_index: int, address: str = address, body: dict[str, Any] = body) -> int:
+            with console.client(token) as client:
+                return client.post(f"/api/v1/{address}", json=body).status_code
+
+        assert sorted(in_threads(3, make)) == [201, 409, 409], address
 
 
 def test_a_member_leaves_once(cast: Cast, api: Callable[..., Any]) -> None:
