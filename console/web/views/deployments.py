@@ -199,6 +199,8 @@ def rollout_steer(request: HttpRequest, project: str, deployment_id: uuid.UUID, 
                 messages.success(request, _("It goes back to what was there before."))
             case "retry":
                 return after_change(request, services.rollout_retry(rollout=rollout, actor=actor))
+            case _:
+                pass  # no button of the page says so
     except RegistryError as error:
         messages.error(request, error.message)
     return redirect("web:deployment", project, deployment_id)

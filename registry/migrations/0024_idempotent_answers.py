@@ -8,7 +8,7 @@ import registry.models.base
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("registry", "0022_rollout_resumed_at"),
+        ("registry", "0023_upload_promises"),
     ]
 
     operations = [
