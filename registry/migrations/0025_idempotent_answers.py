@@ -8,7 +8,7 @@ import registry.models.base
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("registry", "0023_upload_promises"),
+        ("registry", "0024_signing_identities"),
     ]
 
     operations = [
