@@ -13,6 +13,8 @@ What it promises:
 - A unit is unloaded only when no desired and no applied route needs it.
 - An ensemble is loaded after the models that its steps name: once they are ready, or have failed for good. When they go
   together it goes first.
+- A unit that runs code is unloaded once the desired state takes its permission back, also while routes name it: those
+  then go to the other ready units of the model, and it fails for good when it is loaded again.
 - What failed for good is tried again only under a new generation; what failed in passing, after its ``retry_at``.
 """
 
@@ -34,13 +36,14 @@ class UnitFacts:
     """Where a unit is. ``busy`` while a step runs; otherwise the step named by ``state`` is done.
 
     ``retry_at`` is set on FAILED units that may be tried again (seconds, any monotonic clock). ``uses`` are the models
-    that an ensemble names.
+    that an ensemble names. ``runs_code``: some of a loaded unit is code, which needs a permission.
     """
 
     state: UnitState = UnitState.ABSENT
     busy: bool = False
     retry_at: float | None = None
     uses: frozenset[str] = frozenset()
+    runs_code: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +115,15 @@ class RemoveRoutes:
 
 @dataclass(frozen=True, slots=True)
 class Unload:
-    """Stop a unit that nobody needs. With ``keep_staged`` its folder stays, else the unit is forgotten."""
+    """Stop a unit that nobody needs, or that may not run any more (``at_once``).
+
+    With ``keep_staged`` its folder stays, else the unit is forgotten.
+    """
 
     name: str
     unit_id: str
     keep_staged: bool = False
+    at_once: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,8 +252,11 @@ def _retire(facts: NodeFacts, wanted: Mapping[UnitKey, Unit], needed: set[UnitKe
                     yield Unload(name, unit_id)
             elif unit.state is UnitState.FETCHING:
                 yield Cancel(name, unit_id)
-        elif key in wanted and key not in needed and unit.state is UnitState.READY and not unit.busy:
-            yield Unload(name, unit_id, keep_staged=True)
+        elif key in wanted and unit.state is UnitState.READY and not unit.busy:
+            if unit.runs_code and not wanted[key].code_permitted:
+                yield Unload(name, unit_id, keep_staged=True, at_once=True)
+            elif key not in needed:
+                yield Unload(name, unit_id, keep_staged=True)
 
 
 def _is_used(name: str, facts: NodeFacts, wanted: Mapping[UnitKey, Unit]) -> bool:

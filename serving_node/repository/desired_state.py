@@ -17,6 +17,7 @@ from typing import Any
 
 import structlog
 
+from serving_node.contract.code_formats import code_parts
 from serving_node.contract.control import Desired, DesiredModel, Observed, Reason
 from serving_node.contract.errors import ContractError, ErrorCode
 from serving_node.contract.states import ModelState, UnitState
@@ -37,6 +38,8 @@ from serving_node.scheduling.served_model import ServedModel
 log = structlog.get_logger(__name__)
 
 _UNLOAD_DRAIN_SECONDS = 60.0
+# Code whose permission was taken back gets no longer for the requests that it has.
+_WITHDRAWN_DRAIN_SECONDS = 2.0
 _PROGRESS_SECONDS = 0.5
 _DRAIN_POLL_SECONDS = 0.05
 _WRITE_AGAIN_SECONDS = 5.0
@@ -281,8 +284,9 @@ class DesiredState:
                 return True
             case convergence.Cancel(name, unit_id):
                 self._units[name, unit_id].cancelled.set()
-            case convergence.Unload(name, unit_id, keep_staged):
-                self._begin(self._units[name, unit_id], UnitState.UNLOADING, self._unload, keep_staged)
+            case convergence.Unload(name, unit_id, keep_staged, at_once):
+                seconds = _WITHDRAWN_DRAIN_SECONDS if at_once else _UNLOAD_DRAIN_SECONDS
+                self._begin(self._units[name, unit_id], UnitState.UNLOADING, self._unload, keep_staged, seconds)
             case convergence.Fetch(name, unit):
                 record = self._units.setdefault((name, unit.unit), UnitRecord(name, unit))
                 record.unit = unit
@@ -354,6 +358,7 @@ class DesiredState:
 
         unit = record.unit
         config = self._steps.config(record.name, unit)
+        record.runs_code = bool(code_parts((file.path for file in unit.files), config))
         folder = self._steps.folder(record.name, unit)
         begun = time.monotonic()
         # Counters are told by version: when another config of it takes over, they must go on and not fall.
@@ -373,11 +378,11 @@ class DesiredState:
         self.table.put(record.served)
         log.info("unit.ready", model=record.name, unit=unit.unit, seconds=record.load_seconds)
 
-    async def _unload(self, record: UnitRecord, keep_staged: bool) -> None:
+    async def _unload(self, record: UnitRecord, keep_staged: bool, drain_seconds: float) -> None:
         served, record.served = record.served, None
         self.table.take(record.name, record.unit.unit)
         if served is not None:
-            await served.drain(_UNLOAD_DRAIN_SECONDS)
+            await served.drain(drain_seconds)
             await served.close()
         if keep_staged:
             record.end(UnitState.STAGED)

@@ -32,6 +32,7 @@ class UnitRecord:
     bytes_done: int = 0
     load_seconds: float = 0.0
     build_log: str = ""
+    runs_code: bool = False
     served: ServedModel | None = None
     cancelled: threading.Event = field(default_factory=threading.Event)
 
@@ -42,7 +43,7 @@ class UnitRecord:
 
     def facts(self) -> UnitFacts:
         """Return what the planner needs."""
-        return UnitFacts(self.state, self.busy, self.retry_at, models_used(self.unit))
+        return UnitFacts(self.state, self.busy, self.retry_at, models_used(self.unit), self.runs_code)
 
     def begin(self, state: UnitState) -> None:
         """A step runs from now on."""

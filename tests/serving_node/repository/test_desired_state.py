@@ -232,6 +232,44 @@ async def test_accept_code_is_refused_until_it_is_permitted(
     assert unit_of(observed, "u1").state is UnitState.READY
 
 
+async def test_accept_code_whose_permission_is_withdrawn_is_unloaded(
+    boot: Boot, blob_server: BlobServer, loader: FakeLoader
+) -> None:
+    state = boot()
+    await state.restore()
+    code = replace(make_unit(blob_server, 1, config={"name": "m", "backend": "python"}), code_permitted=True)
+    await state.accept(desired(1, code))
+    await until(state, applied(1))
+    await state.accept(desired(2, replace(code, code_permitted=False)))
+    failed = unit_of(await until(state, applied(2)), "u1")
+    assert failed.state is UnitState.FAILED and failed.reason is not None
+    assert failed.reason.code == "code_not_permitted"
+    assert calls(loader.loaded[0]) == ["drain", "close"]
+    with pytest.raises(InferenceError, match="no available versions"):
+        state.resolve("m", "", request())
+    # And after a restart, which finds its routes still in force.
+    again = boot()
+    await again.restore()
+    assert unit_of(await until(again, applied(2)), "u1").state is UnitState.FAILED
+    await again.accept(desired(3, code))
+    assert unit_of(await until(again, applied(3)), "u1").state is UnitState.READY
+
+
+async def test_accept_withdrawn_code_leaves_its_traffic_to_what_is_data(
+    boot: Boot, blob_server: BlobServer, loader: FakeLoader
+) -> None:
+    state = boot()
+    await state.restore()
+    data = make_unit(blob_server, 1)
+    code = make_unit(blob_server, 2, config={"name": "m", "backend": "python"})
+    await state.accept(desired(1, data, replace(code, code_permitted=True)))
+    await until(state, applied(1))
+    await state.accept(desired(2, data, code))
+    observed = await until(state, applied(2))
+    assert [unit_of(observed, unit).state for unit in ("u1", "u2")] == [UnitState.READY, UnitState.FAILED]
+    assert {state.resolve("m", "", request()).unit for _ in range(50)} == {"u1"}
+
+
 async def test_accept_replaced_unit_is_drained_closed_and_removed(
     boot: Boot, blob_server: BlobServer, loader: FakeLoader, tmp_path: Path
 ) -> None:
