@@ -10,6 +10,7 @@ from console.web.views import (
     approvals,
     audit,
     cards,
+    code,
     configs,
     connect,
     deploy,
@@ -75,6 +76,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("p/<slug:project>/upload/<uuid:version_id>/submit/", upload.submit, name="upload-submit"),
     path("p/<slug:project>/upload/<uuid:version_id>/progress/", upload.progress, name="upload-progress"),
     path(_MODEL + "versions/compare/", version_facts.compare, name="version-compare"),
+    path(_MODEL + "versions/<int:number>/code/", code.version_code, name="version-code"),
     path(_MODEL + "versions/<int:number>/preview/", version_facts.preview, name="version-preview"),
     path(_MODEL + "versions/<int:number>/annotate/", version_facts.annotate, name="version-annotate"),
     path(_MODEL + "versions/<int:number>/", versions.version, name="version"),
@@ -124,6 +126,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("settings/service-accounts/<str:username>/", service_accounts.account, name="service-account"),
     path("settings/service-accounts/<str:username>/act/", service_accounts.account_act, name="service-account-act"),
     path("settings/projects/<slug:project>/signing/", signing.signing, name="signing"),
+    path("settings/projects/<slug:project>/policies/code/", code.code_withdraw_all, name="code-withdraw-all"),
     path("settings/projects/<slug:project>/policies/", policies.policies, name="policies"),
     path(
         "settings/projects/<slug:project>/signing/<uuid:key_id>/remove/",

@@ -212,12 +212,13 @@ def plan_document(
     fleet_id: str,
     selector: Mapping[str, str],
     called: Mapping[str, str] | None = None,
+    code: Sequence[Mapping[str, str]] = (),
 ) -> dict[str, Any]:
     """Return the document that an approval is bound to; its digest changes when anything that was approved changes.
 
     The weights of live and canary routes are left out: what is approved is the allowed range of them.
     ``manifest_digests`` and ``config_digests`` map version and config ids to digests; ``called`` maps the names of
-    models that it calls to the digests of what is deployed under them.
+    models that it calls to the digests of what is deployed under them. ``code`` is what the approval lets nodes run.
     """
     routes = [
         {
@@ -241,6 +242,7 @@ def plan_document(
             "served_name": spec.served_name,
         },
         **({"called": dict(sorted(called.items()))} if called else {}),
+        **({"code": [dict(part) for part in code]} if code else {}),
     }
 
 

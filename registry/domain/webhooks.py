@@ -72,6 +72,7 @@ PROJECT_EVENTS = _events(
     ("version.rearrange", "an archive or folder was unpacked into a version", "%(label)s was unpacked."),
     ("version.divide", "an upload was taken apart into other versions", "%(label)s was taken apart."),
     ("version.permit_code", "somebody lets nodes run a version's code", "%(actor)s permitted the code in %(label)s."),
+    ("version.withdraw_code", "nodes may run a version's code no more", "%(actor)s withdrew the code of %(label)s."),
     ("config.create", "a serving config is stored", "%(actor)s stored the config %(label)s."),
     ("deployment.create", "a model is first deployed on a fleet", "%(actor)s made the deployment %(label)s."),
     ("deployment.deploy", "a change of a deployment is put in force", "%(actor)s deployed %(label)s."),

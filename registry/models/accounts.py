@@ -58,6 +58,7 @@ class CodeFormats(models.TextChoices):
     """Whether versions of a project may bring code that nodes run."""
 
     ALLOW = "allow", _("Allowed")
+    APPROVE = "approve", _("Allowed with approval")
     FORBID = "forbid", _("Forbidden")
 
 

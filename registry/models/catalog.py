@@ -70,7 +70,8 @@ class ModelVersion(Row):
     ``converted_from`` when a conversion report is attached (registry.services.conversions). ``metrics``: numbers by
     name. ``parent`` is the version that it was made from, of any model of the project. Metrics and metadata may change
     later (version_annotate); what an approval is bound to does not depend on them.
-    ``code_files`` are those that are code, ``{"path", "why"}`` each; nodes run them once somebody has permitted it.
+    ``code_files`` are those that are code, ``{"path", "why"}`` each; nodes run them once somebody has permitted it, and
+    until somebody withdraws that.
     """
 
     model = models.ForeignKey(RegisteredModel, on_delete=models.PROTECT, related_name="versions")
@@ -93,6 +94,11 @@ class ModelVersion(Row):
         settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
     )
     code_permitted_at = models.DateTimeField(null=True, blank=True)
+    code_withdrawn_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
+    )
+    code_withdrawn_at = models.DateTimeField(null=True, blank=True)
+    code_withdrawn_reason = models.TextField(blank=True)
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["model", "number"], name="version_number_once")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from django.db.models import QuerySet
@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 
 from registry.domain.actors import Actor
 from registry.domain.plans import DeploymentSpec
-from registry.domain.protection import Facts, Verdict, judge
+from registry.domain.protection import Facts, Rules, Verdict, judge
 from registry.models import (
     ApiToken,
     ApprovalRequest,
@@ -29,6 +29,7 @@ from registry.models import (
 )
 from registry.selectors import clock
 from registry.selectors.accounts import projects_of
+from registry.selectors.code import PlannedCode, planned_code
 from registry.selectors.lookup import one_by_id
 from registry.selectors.permissions import Allowed, Denied, can
 from registry.selectors.protection import (
@@ -46,6 +47,7 @@ class ApprovalDetail:
     """Everything the review page shows. ``may_review`` is Allowed, or Denied with the sentence why not.
 
     ``verdict`` is how the environment's rules stand now; ``still_asked`` are those who may still approve.
+    ``code`` is what it lets nodes run, where the project asks approvals for that.
     """
 
     approval: ApprovalRequest
@@ -61,6 +63,7 @@ class ApprovalDetail:
     may_bypass: Allowed | Denied
     verdict: Verdict
     still_asked: tuple[User, ...]
+    code: tuple[PlannedCode, ...]
 
 
 _REVIEWERS = at_least(Role.APPROVER)
@@ -146,7 +149,33 @@ def approval_verdict(approval: ApprovalRequest, now: datetime) -> Verdict:
     versions, _configs = _parts(approval)
     given, changes = approvals_given(approval)
     facts = Facts(given, changes, approval.approved_at, checked_versions(versions))
-    return judge(rules_of(approval.environment), facts, now)
+    return judge(_rules(approval), facts, now)
+
+
+def approval_code(approval: ApprovalRequest) -> list[PlannedCode]:
+    """Return the code that the request lets nodes run, where the project asks approvals for that; else nothing."""
+    versions, configs = _parts(approval)
+    by_version, by_config = {str(one.pk): one for one in versions}, {str(one.pk): one for one in configs}
+    routes = DeploymentSpec.from_json(approval.spec).routes
+    pairs = [
+        (by_version[route.version_id], by_config[route.config_id])
+        for route in routes
+        if route.version_id in by_version and route.config_id in by_config
+    ]
+    return planned_code(approval.deployment.model.project, pairs)
+
+
+def needs_people(approval: ApprovalRequest) -> bool:
+    """Return whether somebody has to approve it, and not only time or checks are missing."""
+    return _rules(approval).approvals > 0
+
+
+def _rules(approval: ApprovalRequest) -> Rules:
+    """Return what the environment asks, and one approval at least for code that nobody has approved yet."""
+    rules = rules_of(approval.environment)
+    if rules.approvals or all(one.is_permitted for one in approval_code(approval)):
+        return rules
+    return replace(rules, approvals=max(1, approval.environment.required_approvals))
 
 
 def approval_detail(actor: Actor, approval: ApprovalRequest) -> ApprovalDetail:
@@ -161,7 +190,8 @@ def approval_detail(actor: Actor, approval: ApprovalRequest) -> ApprovalDetail:
         configs=tuple(configs),
         checks=tuple(Check.objects.filter(version__in=versions).select_related("version").order_by("created_at")),
         spec_before=dict(approval.deployment.spec),
-        required=max(1, approval.environment.required_approvals) if approval.environment.requires_approval else 0,
+        required=_rules(approval).approvals,
+        code=tuple(approval_code(approval)),
         approvals_given=decisions.count(ReviewDecision.APPROVE),
         changes_requested=decisions.count(ReviewDecision.REQUEST_CHANGES),
         may_review=may_review(actor, approval),
@@ -176,7 +206,7 @@ _MOST_ASKED = 20
 
 
 def _still_asked(approval: ApprovalRequest, last: Mapping[uuid.UUID, str]) -> tuple[User, ...]:
-    if approval.state != ApprovalState.OPEN or not approval.environment.requires_approval:
+    if approval.state != ApprovalState.OPEN or not _rules(approval).approvals:
         return ()
     silent = reviewers(approval).exclude(pk__in=[pk for pk, word in last.items() if word == ReviewDecision.APPROVE])
     out = _makers(approval)

@@ -50,7 +50,7 @@ def config_effects(
     if not deployments:
         return ()
     nodes = list(nodes_of(*{one.fleet_id: one.fleet for one in deployments}.values()))
-    rates = _rates({one.served_name for one in deployments}, now)
+    rates = request_rates({one.served_name for one in deployments}, now)
     wanted = _fixed(body)
     found = [_effect(one, nodes, rates, wanted, digest) for one in deployments]
     return tuple(sorted(found, key=lambda effect: -effect.request_rate))
@@ -75,7 +75,7 @@ def _effect(
     )
 
 
-def _rates(names: set[str], now: datetime) -> dict[tuple[str, uuid.UUID], float]:
+def request_rates(names: set[str], now: datetime) -> dict[tuple[str, uuid.UUID], float]:
     """Return requests a second by served name and node."""
     end = bucket_of(now, 10)
     samples = Sample.objects.filter(

@@ -60,7 +60,7 @@ def versions_visible_to(actor: Actor) -> QuerySet[ModelVersion]:
     """Return versions of the actor's projects, with model, project and author, newest first."""
     return (
         ModelVersion.objects.filter(model__project__in=projects_of(actor))
-        .select_related("model__project", "author", "code_permitted_by", "parent__model")
+        .select_related("model__project", "author", "code_permitted_by", "code_withdrawn_by", "parent__model")
         .prefetch_related("aliases")
         .order_by("-created_at")
     )
@@ -81,7 +81,9 @@ def version_by_number(model: RegisteredModel, number: int) -> ModelVersion:
     Raises:
         NotFound: there is none.
     """
-    versions = model.versions.select_related("model__project", "author", "code_permitted_by", "parent__model")
+    versions = model.versions.select_related(
+        "model__project", "author", "code_permitted_by", "code_withdrawn_by", "parent__model"
+    )
     version = versions.filter(number=number).first()
     if version is None:
         raise NotFound(_("“%(model)s” has no version %(number)s.") % {"model": model.slug, "number": number})
@@ -94,14 +96,16 @@ def version_by_id(model: RegisteredModel, version_id: uuid.UUID) -> ModelVersion
     Raises:
         NotFound: there is none.
     """
-    versions = model.versions.select_related("model__project", "author", "code_permitted_by", "parent__model")
+    versions = model.versions.select_related(
+        "model__project", "author", "code_permitted_by", "code_withdrawn_by", "parent__model"
+    )
     return one_by_id(versions, version_id, _("“%(model)s” has no such version.") % {"model": model.slug})
 
 
 def versions_of(model: RegisteredModel) -> QuerySet[ModelVersion]:
     """Return a model's versions with author and aliases, newest first; each knows ``model`` without a query."""
     return (
-        model.versions.select_related("author", "code_permitted_by", "parent__model")
+        model.versions.select_related("author", "code_permitted_by", "code_withdrawn_by", "parent__model")
         .prefetch_related("aliases")
         .order_by("-created_at")
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import uuid
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.db import transaction
 from django.utils.translation import gettext as _
@@ -22,7 +23,7 @@ from registry.selectors import clock
 from registry.selectors.approvals import approval_verdict
 from registry.selectors.protection import WAITING
 from registry.services import audit
-from registry.services.plans import plan_of, spec_resolve
+from registry.services.plans import ResolvedSpec, plan_of, spec_resolve
 from registry.services.rollouts import spec_apply
 from registry.services.transition import move
 from serving_node.contract.digests import plan_digest as digest_of
@@ -53,13 +54,17 @@ def approval_void_if_changed(approval: ApprovalRequest, actor: Actor) -> str:
         resolved = spec_resolve(
             model=deployment.model, spec=DeploymentSpec.from_json(approval.spec), deployment=deployment
         )
-        if digest_of(plan_of(fleet=deployment.fleet, resolved=resolved)) != approval.plan_digest:
+        if digest_of(_plan_now(deployment, resolved)) != approval.plan_digest:
             why = _("What this plan is bound to has changed, so the request is void; ask again.")
     except RegistryError as error:
         why = _("This plan is no longer possible, so the request is void: %(why)s") % {"why": error.message}
     if why:
         approval_void(approval, why, actor)
     return why
+
+
+def _plan_now(deployment: Deployment, resolved: ResolvedSpec) -> dict[str, Any]:
+    return plan_of(model=deployment.model, fleet=deployment.fleet, resolved=resolved)
 
 
 def approval_void(approval: ApprovalRequest, why: str, actor: Actor) -> None:

@@ -26,6 +26,7 @@ from registry.models import (
     VersionState,
 )
 from registry.selectors import clock
+from registry.selectors.code import PlannedCode, code_document, planned_code
 from registry.selectors.fleet import is_reachable, nodes_of, observation_of
 from registry.selectors.protection import plan_verdict
 from registry.services.called_models import called_digests
@@ -148,6 +149,10 @@ class ResolvedSpec:
             for index, route in enumerate(self.spec.routes)
         }
 
+    def pairs(self) -> list[tuple[ModelVersion, ConfigRevision]]:
+        """Return version and config of each route."""
+        return [(self.versions[route.version_id], self.configs[route.config_id]) for route in self.spec.routes]
+
     def unit(self, route: RouteSpec) -> str:
         """Return the unit id of a route."""
         return unit_name(self.spec.served_name, route.version, self.configs[route.config_id].digest)
@@ -172,9 +177,10 @@ def deployment_plan(
     resolved = spec_resolve(model=model, spec=spec, deployment=deployment)
     _require_free_name(model, fleet, resolved.spec.served_name)
     applied = DeploymentSpec.from_json(deployment.spec) if deployment is not None else DeploymentSpec()
-    document = plan_of(fleet=fleet, resolved=resolved)
+    document = plan_of(model=model, fleet=fleet, resolved=resolved)
     free = _goes_ahead(applied, resolved.spec, applied_before)
-    needs, reason = _approval(fleet, free)
+    new_code = [one for one in planned_code(model.project, resolved.pairs()) if not one.is_permitted]
+    needs, reason = _approval(fleet, free, new_code)
     nodes = list(nodes_of(fleet))
     return Plan(
         model=model.slug,
@@ -197,7 +203,7 @@ def deployment_plan(
     )
 
 
-def plan_of(*, fleet: Fleet, resolved: ResolvedSpec) -> dict[str, Any]:
+def plan_of(*, model: RegisteredModel, fleet: Fleet, resolved: ResolvedSpec) -> dict[str, Any]:
     """Return the document that an approval is bound to, as things are now.
 
     Raises:
@@ -213,6 +219,7 @@ def plan_of(*, fleet: Fleet, resolved: ResolvedSpec) -> dict[str, Any]:
         fleet_id=str(fleet.id),
         selector=fleet.selector,
         called=called_digests(fleet, resolved.bodies(), resolved.spec.served_name),
+        code=code_document(planned_code(model.project, resolved.pairs())),
     )
 
 
@@ -343,8 +350,11 @@ def _goes_ahead(applied: DeploymentSpec, wanted: DeploymentSpec, applied_before:
     return ""
 
 
-def _approval(fleet: Fleet, free: str) -> tuple[bool, str]:
+def _approval(fleet: Fleet, free: str, new_code: Sequence[PlannedCode]) -> tuple[bool, str]:
     environment = fleet.environment
+    if new_code:
+        names = ", ".join(dict.fromkeys(part.path for one in new_code for part in one.parts))
+        return True, _("Nodes run this code only once somebody has approved it: %(names)s.") % {"names": names}
     if not environment.requires_approval:
         return False, _("Environment %(name)s needs no approval.") % {"name": environment.slug}
     if free:

@@ -78,7 +78,13 @@ def spec_apply(
     spec_from = _supersede_active(deployment, actor)
     for route in spec.routes:
         version, config = ModelVersion.objects.get(pk=route.version_id), ConfigRevision.objects.get(pk=route.config_id)
-        code_permit(version=version, config=parse_json(config.body), permitted_by=permitted_by, actor=actor)
+        code_permit(
+            version=version,
+            config=parse_json(config.body),
+            permitted_by=permitted_by,
+            is_approved=approval is not None,
+            actor=actor,
+        )
     _put_in_force(deployment, spec.to_json())
     operation = operation_create(
         kind="deploy",
@@ -261,7 +267,9 @@ def _write_routes(deployment: Deployment, spec: DeploymentSpec) -> None:
 
 
 def _approved_by(approval: ApprovalRequest) -> uuid.UUID:
-    """Return who approved last, else who asked where nobody had to approve."""
+    """Return who approved last, or bypassed the rules, else who asked where nobody had to approve."""
+    if approval.bypassed_by_id is not None:
+        return approval.bypassed_by_id
     given = approval.reviews.filter(decision=ReviewDecision.APPROVE).order_by("-created_at").first()
     return given.reviewer_id if given is not None else approval.requester_id
 

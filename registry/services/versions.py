@@ -19,6 +19,7 @@ from registry.errors import Conflict, Immutable, NotFound, PermissionDenied, Val
 from registry.models import (
     Alias,
     Blob,
+    CodeFormats,
     ModelState,
     ModelVersion,
     Operation,
@@ -300,7 +301,8 @@ def version_accept(
         model.next_version = number + 1
         first_config(model=model, version=version, signature=signature, format=format, config=config)
         served = config_latest(model)
-        if served is not None:
+        # Where approvals name code, none has been given yet.
+        if served is not None and version.model.project.code_formats != CodeFormats.APPROVE:
             code_permit(version=version, config=parse_json(served.body), actor=Actor.system(_CHECKER))
         audit.record(
             actor=actor,

@@ -5,9 +5,10 @@ from __future__ import annotations
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from registry.models import ModelVersion, Project
+from registry.models import CodeFormats, ModelVersion, Project
+from registry.selectors.code import code_files
 from registry.selectors.configs import config_latest
-from registry.services.code import code_files, code_sentence
+from registry.services.code import code_sentence
 from serving_node.contract.errors import ContractError
 from serving_node.contract.model_config import ModelConfig, detect_backend, parse_json
 from workers.checks.verdicts import VersionRejected, check
@@ -22,7 +23,8 @@ def check_code(version: ModelVersion, paths: list[str], config: ModelConfig | No
     with check(version, "code") as finding:
         files = code_files(paths, config or _config(version, paths))
         finding.evidence["files"] = files
-        problem = code_sentence(Project.objects.get(models=version.model_id), files)
+        project = Project.objects.get(models=version.model_id)
+        problem = code_sentence(project, files)
         if problem:
             raise VersionRejected(problem, errors=[{"field": file["path"], "message": file["why"]} for file in files])
         finding.summary = _("No file of it is code.")
@@ -33,6 +35,8 @@ def check_code(version: ModelVersion, paths: list[str], config: ModelConfig | No
                 len(files),
             )
             finding.summary = text % {"count": len(files)}
+            if project.code_formats == CodeFormats.APPROVE:
+                finding.summary += " " + _("Nobody runs it before an approval has named it.")
 
 
 def _config(version: ModelVersion, paths: list[str]) -> ModelConfig:

@@ -24,6 +24,7 @@ from registry.selectors import fleet as fleet_selectors
 from registry.selectors import models as model_selectors
 from registry.selectors import versions as version_selectors
 from registry.selectors.aliases import alias_numbers
+from registry.selectors.approvals import needs_people
 from registry.selectors.protection import timing_of
 from registry.services import deployments as services
 from registry.services import plans as plan_services
@@ -123,7 +124,7 @@ def after_change(request: HttpRequest, outcome: ChangeOutcome) -> HttpResponse:
     if outcome.approval is not None:
         if outcome.approval.state == ApprovalState.APPROVED:
             messages.info(request, _("It starts by itself when its time has come."))
-        elif outcome.approval.environment.requires_approval:
+        elif needs_people(outcome.approval):
             messages.info(request, _("This needs approval. The request is in the reviewers' inbox."))
         else:
             messages.info(request, _("It starts by itself when nothing is missing any more."))

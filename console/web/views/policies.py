@@ -1,10 +1,11 @@
-"""Settings of a project: how large versions may be, and under which licences."""
+"""Settings of a project: how large versions may be, under which licences, and what code runs."""
 
 from __future__ import annotations
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
+from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods
 
@@ -16,9 +17,13 @@ from registry.domain.sizes import limits_json
 from registry.errors import RegistryError
 from registry.models import Project
 from registry.selectors.accounts import project_get
+from registry.selectors.code import code_effects, versions_permitted, versions_running_code
+from registry.selectors.permissions import can
 from registry.selectors.policies import licence_policy_of, size_limits_of
 from registry.services.locking import held
 from registry.services.policies import licence_policy_set, size_limits_set
+
+_MOST_RUNNING = 100
 
 
 @require_http_methods(["GET", "POST"])
@@ -38,6 +43,7 @@ def policies(request: HttpRequest, project: str) -> HttpResponse:
         messages.success(request, _("Saved. It holds for versions that are checked from now on."))
         return redirect("web:policies", room.slug)
     room.refresh_from_db()
+    may_withdraw = bool(can(actor, "project.policy", room))
     limits, policy = size_limits_of(room), licence_policy_of(room)
     context = {
         "section": "projects",
@@ -46,6 +52,8 @@ def policies(request: HttpRequest, project: str) -> HttpResponse:
         "licence_form": licences,
         "limits": limits,
         "policy": policy,
+        "running": list(versions_running_code(room)[:_MOST_RUNNING]),
+        "effects": code_effects(list(versions_permitted(room)), timezone.now()) if may_withdraw else [],
         "curl": equivalents.curl("PATCH", f"projects/{room.slug}/policies/", {"size_limits": limits_json(limits)}),
         "licence_curl": equivalents.curl(
             "PATCH", f"projects/{room.slug}/policies/", {"licence_policy": policy.to_json()}

@@ -176,6 +176,8 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
         "owner_id": "2",
         "scopes": ["read"],
     },
+    ("post", "projects/<slug:project>/code-permissions/withdraw"): {"reason": "leak"},
+    ("post", "projects/<slug:project>/models/<str:model>/versions/<str:version>/code/withdraw"): {"reason": "leak"},
     ("post", "projects/<slug:project>/signing-keys/"): {"name": "new", "public_key": public_key()},
     ("post", "projects/<slug:project>/signing-identities/"): {
         "name": "new",

@@ -84,6 +84,9 @@ class VersionSerializer(serializers.ModelSerializer[ModelVersion]):
     code_permitted_by = serializers.CharField(
         source="code_permitted_by.username", read_only=True, allow_null=True, default=None
     )
+    code_withdrawn_by = serializers.CharField(
+        source="code_withdrawn_by.username", read_only=True, allow_null=True, default=None
+    )
     aliases = serializers.SlugRelatedField[Any]("name", many=True, read_only=True)
     parent = VersionNameSerializer(read_only=True, default=None)
 
@@ -111,6 +114,9 @@ class VersionSerializer(serializers.ModelSerializer[ModelVersion]):
             "code_files",
             "code_permitted_by",
             "code_permitted_at",
+            "code_withdrawn_by",
+            "code_withdrawn_at",
+            "code_withdrawn_reason",
         ]
 
 
