@@ -17,7 +17,7 @@ class ProjectKind(Kind):
     """Projects. Never pruned: they hold everything else."""
 
     name, is_site = "Project", True
-    shape = Shape({"title": Text(), "description": Text(), "code_formats": Text(("allow", "forbid"))})
+    shape = Shape({"title": Text(), "description": Text(), "code_formats": Text(("allow", "approve", "forbid"))})
 
     def all(self, transport: Transport, project: str) -> Iterator[tuple[str, Json]]:
         rows = transport.pages("projects/")

@@ -11,12 +11,14 @@ from typing import Any, Self
 from flotilla.sdk.aliases import Aliases
 from flotilla.sdk.audit import Audit
 from flotilla.sdk.cards import Cards
+from flotilla.sdk.code import Code
 from flotilla.sdk.configs import Configs
 from flotilla.sdk.environments import Environments
 from flotilla.sdk.facts import Facts
 from flotilla.sdk.following import Follower, FollowFailed, Step
 from flotilla.sdk.keys import Keys
 from flotilla.sdk.people import Members, People
+from flotilla.sdk.policies import Policies
 from flotilla.sdk.push_record import PushRecord, record_of
 from flotilla.sdk.pushing import Push
 from flotilla.sdk.quotas import Quotas
@@ -54,7 +56,8 @@ class Flotilla:
     (flotilla.sdk.cards). ``facts``: metrics, metadata and lineage of versions (flotilla.sdk.facts). ``quotas``: what
     the project may use (flotilla.sdk.quotas). ``people`` and ``members``: accounts and roles (flotilla.sdk.people).
     ``service_accounts``, ``sso``, ``issuers``, ``trust_rules``: who else may sign in (modules of those names, trust).
-    the project may use (flotilla.sdk.quotas). ``rollouts``: changes under way (flotilla.sdk.rollouts).
+    ``rollouts``: changes under way (flotilla.sdk.rollouts). ``policies``: what the project asks of versions
+    (flotilla.sdk.policies). ``code``: the permission to run what is code in versions (flotilla.sdk.code).
     """
 
     def __init__(self, url: str, token: str, project: str = "default", *, seconds: float | None = None) -> None:
@@ -76,6 +79,8 @@ class Flotilla:
         self.issuers = Issuers(self._transport)
         self.trust_rules = TrustRules(self._transport, project)
         self.rollouts = Rollouts(self._transport, project)
+        self.policies = Policies(self._transport, project)
+        self.code = Code(self._transport, project)
         self.environments = Environments(self._transport)
         self.configs = Configs(self._transport, project)
         self._models = f"projects/{project}/models/"

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from django.conf import settings
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
@@ -18,9 +19,12 @@ from registry.models import ModelVersion, Project, VersionFile
 from registry.storage import artifact_store
 from workers.checks.verdicts import Finding, NotChecked, VersionRejected, check
 from workers.locks.leases import Lease
+from workers.sandbox import Command, Ending, Limits, Mount, Outcome, SandboxUnavailable, run
 
 KIND = "pickle_scan"
 SCAN_SECONDS = 300
+_PROGRAM = Path(__file__).resolve().parent / "pickle_process.py"
+_NAMES = "names.json"
 MAX_OUTPUT_BYTES = 4 * 1024**2
 _MOST_NAMED = 5
 _NOTHING: dict[str, Any] = {"pickles": 0, "looks_pickled": True, "globals": {}}
@@ -54,7 +58,7 @@ def check_pickles(
             for index, file in enumerate(wanted):
                 lease.report(55, _("Scanning %(path)s") % {"path": file.path})
                 artifact_store().copy_to(file.blob.sha256, place / str(index))
-            results = _scan(place, [file.path for file in wanted])
+            results = _scan(place, [file.path for file in wanted], lease)
             project = Project.objects.get(models=version.model_id)
             finding.evidence.update(files=results, known_only=project.pickles_known_only)
             _judge(results, project, finding)
@@ -98,28 +102,12 @@ def _concerns(file: VersionFile) -> bool:
     return head.startswith(_MAGICS)
 
 
-def _scan(folder: Path, names: Sequence[str]) -> list[dict[str, Any]]:
-    """Return one result a file, also of those at which the process ended."""
-    problem = ""
-    output = b""
-    try:
-        done = subprocess.run(
-            [sys.executable, "-m", "workers.checks.pickle_process", str(folder)],
-            input=json.dumps(list(names)).encode(),
-            capture_output=True,
-            timeout=SCAN_SECONDS,
-            env={"PATH": os.defpath, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"},
-            cwd=folder,
-            check=False,
-        )
-        output = done.stdout[:MAX_OUTPUT_BYTES]
-        if done.returncode:
-            problem = _("the scan ended with status %(status)d") % {"status": done.returncode}
-    except subprocess.TimeoutExpired as error:
-        output = (error.stdout or b"")[:MAX_OUTPUT_BYTES]
-        problem = _("the scan took longer than %(seconds)d s") % {"seconds": SCAN_SECONDS}
+def _scan(folder: Path, names: Sequence[str], lease: Lease) -> list[dict[str, Any]]:
+    """Return one result a file, also of those at which the scan ended."""
+    (folder / _NAMES).write_text(json.dumps([*names]))
+    output, problem = _in_sandbox(folder, lease) if settings.SANDBOX else _in_process(folder)
     found = {}
-    for line in output.splitlines():
+    for line in output[:MAX_OUTPUT_BYTES].splitlines():
         try:
             one = json.loads(line)
         except ValueError:
@@ -129,6 +117,61 @@ def _scan(folder: Path, names: Sequence[str]) -> list[dict[str, Any]]:
         found.get(name) or {**_NOTHING, "path": name, "problem": problem or _("the scan said nothing of it")}
         for name in names
     ]
+
+
+def _in_sandbox(folder: Path, lease: Lease) -> tuple[bytes, str]:
+    """Return what the scan wrote, and what was wrong with it."""
+    for path in (folder, *folder.iterdir()):
+        path.chmod(0o755 if path.is_dir() else 0o644)  # for the user of the sandbox
+    command = Command(
+        (sys.executable, "-s", "/flotilla/pickle_process.py", "/files", f"/files/{_NAMES}", "3"),
+        mounts=(Mount(_PROGRAM, "/flotilla/pickle_process.py"), Mount(folder.resolve(), "/files")),
+        environment={"OMP_NUM_THREADS": "1"},
+        hidden=(Path(settings.DATA_DIR).absolute(), Path(settings.STAGING_DIR).absolute()),
+    )
+    limits = Limits(
+        seconds=SCAN_SECONDS,
+        memory_bytes=settings.SANDBOX_MEMORY_BYTES,
+        scratch_bytes=1 << 20,
+        file_bytes=1 << 20,
+        cpu_seconds=SCAN_SECONDS,
+        answer_bytes=MAX_OUTPUT_BYTES,
+    )
+    try:
+        outcome = run(command, limits, lambda: lease.is_lost)
+    except SandboxUnavailable as error:
+        return b"", str(error)
+    lease.check()
+    return outcome.answer, _ending(outcome)
+
+
+def _ending(outcome: Outcome) -> str:
+    match outcome.ending:
+        case Ending.ITSELF:
+            told = _("the scan ended with status %(status)d") % {"status": outcome.status}
+            return told if outcome.status else ""
+        case Ending.MEMORY:
+            return _("the scan took more memory than it may")
+        case _:
+            return _("the scan took longer than %(seconds)d s") % {"seconds": SCAN_SECONDS}
+
+
+def _in_process(folder: Path) -> tuple[bytes, str]:
+    """Do the same where the installation has no sandbox: in a process that limits itself."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-s", str(_PROGRAM), str(folder), str(folder / _NAMES), "1"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=SCAN_SECONDS,
+            env={"PATH": os.defpath, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"},
+            cwd=folder,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        return error.stdout or b"", _("the scan took longer than %(seconds)d s") % {"seconds": SCAN_SECONDS}
+    problem = _("the scan ended with status %(status)d") % {"status": done.returncode} if done.returncode else ""
+    return done.stdout, problem
 
 
 def _unread(result: dict[str, Any]) -> str:

@@ -1,7 +1,9 @@
-"""Reads what pickles would import, without unpickling: run as a process of its own, because files are of strangers.
+"""Reads what pickles would import, without unpickling: run in the sandbox, because files are of strangers.
 
-``python -m workers.checks.pickle_process ROOT NAME...`` prints one JSON line for each file. A file is only clean when
-every pickle in it was read to its end and every import in it is known; what cannot be read is an error, never clean.
+``python pickle_process.py ROOT NAMES DESCRIPTOR``: the files ``ROOT/0``, ``ROOT/1``... are called as the JSON list in
+the file NAMES says; one JSON line for each goes to the descriptor. Nothing of Flotilla is imported here. A file is only
+clean when every pickle in it was read to its end and every import in it is known; what cannot be read is an error,
+never clean.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import gzip
 import io
 import json
 import lzma
+import os
 import pickletools
 import resource
 import sys
@@ -250,5 +253,6 @@ def _lines(root: Path, names: list[str]) -> Iterator[str]:
 
 if __name__ == "__main__":
     _limit()
-    for _line in _lines(Path(sys.argv[1]), json.loads(sys.stdin.read())):
-        print(_line, flush=True)
+    with os.fdopen(int(sys.argv[3]), "w", encoding="utf-8") as _answer:
+        for _line in _lines(Path(sys.argv[1]), json.loads(Path(sys.argv[2]).read_text())):
+            print(_line, file=_answer, flush=True)

@@ -83,6 +83,7 @@ class Served:
             "projects": "/settings/projects/",
             "project": "/settings/projects/wren/",
             "signing": "/settings/projects/wren/signing/",
+            "version-code": "/p/wren/models/finch/versions/1/code/",
             "policies": "/settings/projects/wren/policies/",
             "apply-sets": "/settings/apply-sets/",
             "apply-set": f"/settings/apply-sets/{self.apply_set.pk}/",

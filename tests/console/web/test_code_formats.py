@@ -52,3 +52,29 @@ def test_a_version_says_which_files_are_code_and_who_allowed_them(
     document = api("vera").get("/api/v1/projects/wren/models/finch/versions/1/").json()
     assert document["code_files"] == [{"path": "model.py", "why": "Python source"}]
     assert document["code_permitted_by"] == "bob"
+
+
+def test_a_permission_is_withdrawn_on_a_page_that_says_what_stops(served: Served, browse: Browse) -> None:
+    page = "/p/wren/models/finch/versions/1/code/"
+    ModelVersion.objects.filter(pk=served.version.pk).update(
+        code_files=[{"path": "model.py", "why": "Python source"}],
+        code_permitted_by=served.cast.bob,
+        code_permitted_at=timezone.now(),
+    )
+    alice = browse("alice")
+    shown = alice.get(page).text
+    assert "nothing answers any more" in shown and served.deployment.served_name in shown
+    assert "Code that nodes run" in alice.get("/settings/projects/wren/policies/").text
+    assert alice.post(page, {"act": "withdraw", "reason": ""}).status_code == 422
+    assert browse("vera").post(page, {"act": "withdraw", "reason": "leak"}).status_code == 422
+    assert alice.post(page, {"act": "withdraw", "reason": "leak"}).status_code == 302
+    assert "withdrawn by alice" in browse("vera").get("/p/wren/models/finch/versions/1/").text
+    assert 'data-testid="code-permit"' in alice.get(page).text
+    assert alice.post(page, {"act": "permit"}).status_code == 302
+    assert ModelVersion.objects.get(pk=served.version.pk).code_permitted_by == served.cast.alice
+    every = "/settings/projects/wren/policies/code/"
+    Project.objects.update(code_formats="forbid")
+    assert 'data-testid="code-decision"' in alice.get("/settings/projects/wren/policies/").text
+    assert browse("bob").post(every, {"reason": "leak"}).status_code == 403
+    assert alice.post(every, {"reason": "leak"}).status_code == 302
+    assert ModelVersion.objects.get(pk=served.version.pk).code_permitted_at is None

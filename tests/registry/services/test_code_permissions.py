@@ -59,7 +59,7 @@ def test_where_approvals_name_code_it_waits_for_one_even_in_development(world: W
     detail = approval_detail(world.actor(world.bob), approval)
     assert detail.required == 1 and [one.files()[0]["path"] for one in detail.code] == ["model.py"]
     assert world.bob in detail.still_asked
-    with pytest.raises(PermissionDenied, match="You asked for this change"):
+    with pytest.raises(PermissionDenied):
         review(world, approval, world.carol)
     review(world, approval, world.bob, decision="request_changes")
     approval.refresh_from_db()

@@ -14,6 +14,7 @@ import zipfile
 import zlib
 from collections import OrderedDict
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from registry.services.code import project_code_formats
 from tests.workers import factories
 from tests.workers.checks.test_unopened import CONFIG, PYTHON
 from workers.checks import pickle_check, pickle_process
+from workers.sandbox import Ending, Outcome, SandboxUnavailable
 from workers.tasks.operations import work_on
 
 
@@ -41,6 +43,7 @@ class Odd:
 
 GOOD = OrderedDict(a=1, b=[2.0, "x"])
 EVIL = pickle.dumps(Evil(), 4)
+FREE: Any = SimpleNamespace(is_lost=False, check=lambda: None)
 DANGEROUS = "posix.system" if os.name == "posix" else "nt.system"
 
 
@@ -201,10 +204,45 @@ def test_the_process_is_bounded_and_knows_nothing(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(pickle_check.subprocess, "run", run)
     (tmp_path / "0").write_bytes(EVIL)
     (tmp_path / "1").write_bytes(pickle.dumps(GOOD))
-    found = pickle_check._scan(tmp_path, ["a.pkl", "b.pkl"])
+    found = pickle_check._scan(tmp_path, ["a.pkl", "b.pkl"], FREE)
     assert [sorted(one["globals"].values()) for one in found] == [["dangerous"], ["innocuous"]]
     assert "FLOTILLA_SECRET_KEY" not in seen["env"] and seen["timeout"] == pickle_check.SCAN_SECONDS
-    assert json.loads(seen["input"]) == ["a.pkl", "b.pkl"]
+
+
+def test_the_scan_runs_in_the_sandbox(tmp_path: Path, settings: Any) -> None:
+    settings.SANDBOX, settings.DATA_DIR, settings.STAGING_DIR = True, tmp_path / "data", tmp_path
+    place = tmp_path / "files"
+    place.mkdir(mode=0o700)
+    (place / "0").write_bytes(EVIL)
+    (place / "1").write_bytes(b"rubbish")
+    evil, rubbish = pickle_check._scan(place, ["a.pkl", "b.pkl"], FREE)
+    assert (evil["globals"], evil["problem"]) == ({DANGEROUS: "dangerous"}, "")
+    assert "not made of whole pickles" in rubbish["problem"]
+
+
+@pytest.mark.parametrize(
+    ("ending", "sentence"),
+    [
+        (Ending.DEADLINE, "longer than"),
+        (Ending.MEMORY, "more memory"),
+        (Ending.ITSELF, "ended with status -9"),
+        (None, "nothing was run"),
+    ],
+)
+def test_a_sandbox_that_ends_it_leaves_what_was_read_and_an_error(
+    tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch, ending: Ending | None, sentence: str
+) -> None:
+    settings.SANDBOX = True
+    told = json.dumps({"path": "a.pkl", "pickles": 1, "looks_pickled": True, "globals": {}, "problem": ""}).encode()
+
+    def run(*_arguments: Any) -> Outcome:
+        if ending is None:
+            raise SandboxUnavailable("The sandbox cannot be had, so nothing was run.")
+        return Outcome(ending, -9, "", told + b'\n{"path"', 0, 1.0)
+
+    monkeypatch.setattr(pickle_check, "run", run)
+    first, second = pickle_check._scan(tmp_path, ["a.pkl", "b.pkl"], FREE)
+    assert first["problem"] == ("" if ending else second["problem"]) and sentence in second["problem"]
 
 
 @pytest.mark.django_db(transaction=True)

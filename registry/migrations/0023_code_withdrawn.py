@@ -7,7 +7,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("registry", "0021_size_and_licence"),
+        ("registry", "0022_rollout_resumed_at"),
     ]
 
     operations = [
