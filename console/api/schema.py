@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
+from functools import cache
 from http import HTTPStatus
 from typing import Any
 
@@ -111,8 +112,9 @@ _PARTS = {
 }
 
 
+@cache
 def paged(row: type[serializers.BaseSerializer[Any]]) -> serializers.Serializer[Any]:
-    """Return the shape of one page of rows."""
+    """Return the shape of one page of rows, the same whoever asks: it has one name in the description."""
     return inline_serializer(
         name=f"{row.__name__.removesuffix('Serializer')}Page",
         fields={

@@ -7,7 +7,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("registry", "0022_rollout_resumed_at"),
+        ("registry", "0023_upload_promises"),
     ]
 
     operations = [
