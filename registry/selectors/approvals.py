@@ -18,6 +18,7 @@ from registry.models import (
     ApprovalRequest,
     ApprovalState,
     Check,
+    CodeFormats,
     ConfigRevision,
     Membership,
     ModelVersion,
@@ -154,6 +155,8 @@ def approval_verdict(approval: ApprovalRequest, now: datetime) -> Verdict:
 
 def approval_code(approval: ApprovalRequest) -> list[PlannedCode]:
     """Return the code that the request lets nodes run, where the project asks approvals for that; else nothing."""
+    if approval.project.code_formats != CodeFormats.APPROVE:
+        return []
     versions, configs = _parts(approval)
     by_version, by_config = {str(one.pk): one for one in versions}, {str(one.pk): one for one in configs}
     routes = DeploymentSpec.from_json(approval.spec).routes
@@ -162,7 +165,7 @@ def approval_code(approval: ApprovalRequest) -> list[PlannedCode]:
         for route in routes
         if route.version_id in by_version and route.config_id in by_config
     ]
-    return planned_code(approval.deployment.model.project, pairs)
+    return planned_code(approval.project, pairs)
 
 
 def needs_people(approval: ApprovalRequest) -> bool:

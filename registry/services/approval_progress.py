@@ -41,7 +41,9 @@ def approval_locked(approval_id: uuid.UUID, deployment_id: uuid.UUID) -> Approva
     Deployment.objects.select_for_update().get(pk=deployment_id)
     return (
         ApprovalRequest.objects.select_for_update(of=("self",))
-        .select_related("deployment__model", "deployment__fleet__environment", "deployment__project", "environment")
+        .select_related(
+            "project", "deployment__model", "deployment__fleet__environment", "deployment__project", "environment"
+        )
         .get(pk=approval_id)
     )
 

@@ -77,7 +77,6 @@ WRITES: dict[str, tuple[str, ...]] = {
     "service-account-act enable": (f"post {_ACCOUNT}enable",),
     "service-account-act delete": (f"delete {_ACCOUNT}",),
     "signing": ("patch projects/<slug:project>/policies/", "post projects/<slug:project>/signing-keys/"),
-    "policies": ("patch projects/<slug:project>/policies/",),
     "code-withdraw-all": ("post projects/<slug:project>/code-permissions/withdraw",),
     "version-code": (f"post {_VERSION}code/withdraw", f"post {_VERSION}code/permit"),
     "signing-key-remove": ("delete projects/<slug:project>/signing-keys/<uuid:key>/",),

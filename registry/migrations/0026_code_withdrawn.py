@@ -7,7 +7,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("registry", "0023_upload_promises"),
+        ("registry", "0025_idempotent_answers"),
     ]
 
     operations = [
