@@ -110,6 +110,21 @@ def countdown(moment: datetime.datetime | None) -> SafeString | str:
     )
 
 
+@register.filter
+def stopwatch(moment: datetime.datetime) -> SafeString:
+    """Return the time that has passed since a moment, which the browser goes on counting; read out as the moment."""
+    exact = moment.astimezone(datetime.UTC)
+    return format_html(
+        '<time class="num visually-hidden" datetime="{}" data-moment>{} UTC</time>'
+        '<span class="num" aria-hidden="true" title="{} UTC" data-elapsed="{}">{}</span>',
+        exact.isoformat(timespec="seconds"),
+        exact.strftime("%H:%M"),
+        exact.strftime("%Y-%m-%d %H:%M:%S"),
+        exact.isoformat(timespec="seconds"),
+        remaining(timezone.now() - exact),
+    )
+
+
 def remaining(left: datetime.timedelta) -> str:
     """Return ``2 h 5 min``, ``5 min 3 s`` or ``3 d 2 h``: two units at most; the past counts as 0 s."""
     whole = max(0, math.ceil(left.total_seconds()))

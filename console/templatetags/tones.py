@@ -62,6 +62,16 @@ TONES: dict[str, Tone] = {
     "warming": _busy(_("Warming up")),
     "unloading": Tone(_("Unloading"), "grey", "loader-circle", spins=True),
     "failed": Tone(_("Failed"), "red", "circle-x"),
+    # stages of changes
+    "done": Tone(_("Done"), "green", "circle-check"),
+    "current": _busy(_("Now")),
+    "ahead": Tone(_("To come"), "grey", "circle"),
+    "skipped": Tone(_("Skipped"), "grey", "ban"),
+    "approval": Tone(_("Approval"), "grey", "shield"),
+    "start": Tone(_("Its time"), "grey", "alarm-clock"),
+    "load": Tone(_("Load on nodes"), "grey", "download"),
+    "verify": Tone(_("Take the routes"), "grey", "route"),
+    "back": Tone(_("Go back"), "grey", "undo-2"),
     # rollouts, approvals, operations
     "paused": Tone(_("Paused"), "amber", "circle-pause"),
     "succeeded": Tone(_("Succeeded"), "green", "circle-check"),

@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from django.template.loader import render_to_string
+from django.urls import reverse
+from django.utils import timezone
 
 from console.live.fragments import register
 from registry.models import (
@@ -22,7 +24,7 @@ from registry.models import (
     Webhook,
     WebhookDelivery,
 )
-from registry.selectors import deployments, fleet, models, versions, webhooks
+from registry.selectors import deployments, fleet, models, stages, versions, webhooks
 
 DELIVERIES_SHOWN = 25
 
@@ -59,6 +61,21 @@ def deployment_context(status: deployments.DeploymentStatus) -> dict[str, Any]:
     }
 
 
+def change_tracks(status: deployments.DeploymentStatus) -> list[dict[str, Any]]:
+    """Return the stages of the newest change of a deployment, and of the one that is asked for."""
+    now, deployment = timezone.now(), status.deployment
+    tracks: list[dict[str, Any]] = []
+    if status.open_approval is not None:
+        address = reverse("web:approval", args=[status.open_approval.pk])
+        found = stages.request_stages(status.open_approval, now)
+        tracks.append({"kind": "request", "address": address, "stages": found})
+    rollout = status.rollout or status.last_rollout
+    if rollout is not None:
+        address = reverse("web:rollout", args=[deployment.project.slug, deployment.pk, rollout.pk])
+        tracks.append({"kind": "rollout", "address": address, "stages": stages.rollout_stages(rollout, now)})
+    return tracks
+
+
 def _deployment(topic_id: str) -> Deployment | None:
     rows = Deployment.objects.select_related("model", "project", "fleet__environment")
     return rows.filter(pk=topic_id).first()
@@ -69,9 +86,9 @@ def deployment_live(topic_id: str, _scope: str) -> str:
     deployment = _deployment(topic_id)
     if deployment is None:
         return ""
-    return render_to_string(
-        "web/fragments/deployment_live.html", deployment_context(deployments.deployment_status(deployment))
-    )
+    status = deployments.deployment_status(deployment)
+    context = {**deployment_context(status), "tracks": change_tracks(status)}
+    return render_to_string("web/fragments/deployment_live.html", context)
 
 
 def deployment_row(topic_id: str, _scope: str) -> str:

@@ -164,15 +164,18 @@ def _settled(facts: DeploymentFacts) -> bool:
     )
 
 
-def _overdue(facts: DeploymentFacts, rollout: RolloutFacts, now: datetime) -> bool:
-    """Say whether a rollout takes too long: counted from when the first node answers, or from its last resumption.
+def gives_up_at(facts: DeploymentFacts, rollout: RolloutFacts) -> datetime | None:
+    """Return when a rollout has taken too long: counted from when the first node answers, or from its last resumption.
 
-    Without any node that answers it waits instead of giving up; health, sync and the operation say for what.
+    None: without any node that answers it waits instead of giving up; health, sync and the operation say for what.
     """
     answering = [node.reachable_since or rollout.since for node in facts.nodes if node.is_reachable]
-    if not answering:
-        return False
-    return now - max(rollout.since, min(answering)) > PROGRESS_DEADLINE
+    return max(rollout.since, min(answering)) + PROGRESS_DEADLINE if answering else None
+
+
+def _overdue(facts: DeploymentFacts, rollout: RolloutFacts, now: datetime) -> bool:
+    deadline = gives_up_at(facts, rollout)
+    return deadline is not None and now > deadline
 
 
 def _too_late(facts: DeploymentFacts) -> str:

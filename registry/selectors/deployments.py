@@ -134,10 +134,11 @@ def deployment_statuses(deployments: Sequence[Deployment], now: datetime | None 
     routes: dict[uuid.UUID, list[Route]] = {}
     for route in _routes().filter(deployment__in=deployments):
         routes.setdefault(route.deployment_id, []).append(route)
-    rollouts = Rollout.objects.filter(deployment__in=deployments).select_related("created_by", "operation")
+    rollouts = Rollout.objects.filter(deployment__in=deployments)
+    rollouts = rollouts.select_related("created_by", "operation", "approval__environment", "approval__bypassed_by")
     requests = ApprovalRequest.objects.filter(
         deployment__in=deployments, state__in=[ApprovalState.OPEN, ApprovalState.APPROVED]
-    ).select_related("requester")
+    ).select_related("requester", "environment", "bypassed_by")
     newest, asked = _newest(rollouts), _newest(requests)
     nodes = list(nodes_of(*{deployment.fleet_id: deployment.fleet for deployment in deployments}.values()))
     return [
@@ -192,6 +193,7 @@ def rollout_get(actor: Actor, rollout_id: uuid.UUID | str) -> Rollout:
     """
     rows = Rollout.objects.filter(deployment__project__in=projects_of(actor))
     rows = rows.select_related("deployment__project", "deployment__fleet__environment", "created_by")
+    rows = rows.select_related("approval__environment", "approval__bypassed_by")
     return one_by_id(rows, rollout_id, _("There is no such rollout."))
 
 

@@ -31,6 +31,7 @@ export function refreshCountdowns() {
     const moment = Date.parse(element.dateTime);
     write(element, day.format(moment) === day.format(here) ? time.format(moment) : both.format(moment));
   }
+  for (const element of document.querySelectorAll("[data-elapsed]")) write(element, remaining((here - Date.parse(element.dataset.elapsed)) / 1000));
   const words = document.getElementById("ui-text").dataset.in;
   for (const element of document.querySelectorAll("[data-countdown]")) {
     const left = (Date.parse(element.dataset.countdown) - here) / 1000;

@@ -56,6 +56,7 @@ WRITES: dict[str, tuple[str, ...]] = {
     "traffic-plan": (f"post {_DEPLOYMENT}plan",),
     "traffic": (f"post {_DEPLOYMENT}routes",),
     "rollback": (f"post {_DEPLOYMENT}rollback",),
+    "apply-set-forget": ("delete projects/<slug:project>/apply-sets/<str:name>/",),
     **{f"rollout-steer {act}": (f"{_ROLLOUT}{act}",) for act in ("pause", "resume", "abort", "retry")},
     "try-run": (f"post {_DEPLOYMENT}infer",),
     "deployment-logs": (f"post {_DEPLOYMENT}logs",),

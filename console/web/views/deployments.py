@@ -15,7 +15,7 @@ from django.views.decorators.http import require_GET, require_POST
 from console.web import equivalents
 from console.web.charts import chart_context
 from console.web.forms.traffic import TrafficForm
-from console.web.fragments import deployment_context
+from console.web.fragments import change_tracks, deployment_context
 from console.web.page import actor_of, page, permissions, render_page
 from console.web.views.deploy import after_change
 from registry.domain.plans import DeploymentSpec
@@ -24,6 +24,7 @@ from registry.models import Deployment
 from registry.models.deployments import HealthStatus, RolloutPhase
 from registry.selectors import accounts, metrics
 from registry.selectors import deployments as selectors
+from registry.selectors import stages as stage_selectors
 from registry.selectors.protection import timing_of
 from registry.services import deployments as services
 from registry.services import plans as plan_services
@@ -75,6 +76,7 @@ def deployment(request: HttpRequest, project: str, deployment_id: uuid.UUID) -> 
         "project": one.project,
         "model": one.model,
         **live,
+        "tracks": change_tracks(live["status"]),
         "traffic": form,
         "steps": (5, 10, 25, 50, 100),
         "traffic_curl": equivalents.curl(
@@ -175,6 +177,29 @@ def rollback(request: HttpRequest, project: str, deployment_id: uuid.UUID) -> Ht
         messages.success(request, _("Rolling back."))
         return redirect("web:deployment", project, deployment_id)
     return after_change(request, outcome)
+
+
+@require_GET
+@page
+def rollout(request: HttpRequest, project: str, deployment_id: uuid.UUID, rollout_id: uuid.UUID) -> HttpResponse:
+    """One change of a deployment: its stages, what it changed, and every move of its phase."""
+    actor, one = actor_of(request), _get(request, project, deployment_id)
+    found = selectors.rollout_get(actor, rollout_id)
+    if found.deployment_id != one.pk:
+        raise NotFound(_("There is no such rollout."))
+    context = {
+        "project": one.project,
+        "model": one.model,
+        "deployment": one,
+        "rollout": found,
+        "stages": stage_selectors.rollout_stages(found, timezone.now()),
+        "moves": stage_selectors.rollout_moves(found),
+        "curl": equivalents.curl("GET", f"rollouts/{found.pk}/"),
+    }
+    topics = [f"deployment:{one.pk}"]
+    return render_page(
+        request, "web/deployments/rollout.html", context, project=one.project, current="deployments", topics=topics
+    )
 
 
 @require_POST

@@ -52,15 +52,18 @@ def test_and_on_the_page_of_its_deployment(development: Cast, api: Callable[...,
     shown = bob.get(page).content.decode()
     assert "Aborting brings v1 100 % back on 1 node." in shown
     assert f"rollouts/{rollout.pk}/pause" in shown
-    vera.post(f"{page}rollouts/{rollout.pk}/", {"act": "pause"})
+    vera.post(f"{page}rollouts/{rollout.pk}/steer/", {"act": "pause"})
     rollout.refresh_from_db()
     assert rollout.phase == "progressing"
     for act, phase in (("pause", "paused"), ("resume", "progressing"), ("abort", "aborting")):
-        assert bob.post(f"{page}rollouts/{rollout.pk}/", {"act": act, "reason": "Because."}).status_code == 302
+        assert bob.post(f"{page}rollouts/{rollout.pk}/steer/", {"act": act, "reason": "Because."}).status_code == 302
         rollout.refresh_from_db()
         assert rollout.phase == phase
     Rollout.objects.filter(pk=rollout.pk).update(phase="rolled_back")
     assert 'data-testid="rollout-retry"' in bob.get(page).content.decode()
-    bob.post(f"{page}rollouts/{rollout.pk}/", {"act": "retry"})
+    bob.post(f"{page}rollouts/{rollout.pk}/steer/", {"act": "retry"})
     assert Rollout.objects.count() == 3
-    assert bob.post(f"/p/wren/deployments/{rollout.deployment_id}/rollouts/{rollout.operation_id}/").status_code == 404
+    assert (
+        bob.post(f"/p/wren/deployments/{rollout.deployment_id}/rollouts/{rollout.operation_id}/steer/").status_code
+        == 404
+    )

@@ -10,7 +10,7 @@ import pytest
 from django.test import Client
 
 from registry.domain.plans import DeploymentSpec, RouteSpec
-from registry.models import ApplySet, ApprovalRequest, Deployment, Fleet, ModelVersion, Operation, ServingNode
+from registry.models import ApplySet, ApprovalRequest, Deployment, Fleet, ModelVersion, Operation, Rollout, ServingNode
 from registry.services import aliases, apply_sets, cards, deployments, fleet
 from tests.console.conftest import NODE_ENDPOINTS, Cast, make_cast, signed_in
 
@@ -30,6 +30,7 @@ class Served:
     dev: Fleet
     prod: Fleet
     apply_set: ApplySet
+    rollout: Rollout
 
     def paths(self) -> dict[str, str]:
         """Return every page that a member of the project may open."""
@@ -66,9 +67,13 @@ class Served:
             "deploy": f"{model}deploy/",
             "deployment-list": "/p/wren/deployments/",
             "deployment": f"/p/wren/deployments/{self.deployment.pk}/",
+            "rollout": f"/p/wren/deployments/{self.deployment.pk}/rollouts/{self.rollout.pk}/",
             "approvals": "/approvals/",
             "approval": f"/approvals/{self.approval.pk}/",
             "fleet": "/fleet/",
+            "heat": "/fleet/heat/",
+            "heat-hardware": "/fleet/heat/?show=hardware",
+            "heat-latency": "/fleet/heat/?show=latency_p99",
             "join": "/fleet/join/",
             "node": f"/fleet/nodes/{self.node.pk}/",
             "members": "/settings/members/",
@@ -123,7 +128,7 @@ def make_served(cast: Cast) -> Served:
         )
 
     applied, asked = change(dev), change(prod)
-    assert applied.operation is not None and asked.approval is not None
+    assert applied.operation is not None and applied.rollout is not None and asked.approval is not None
     members = [
         {"kind": "Model", "name": "finch"},
         {"kind": "Deployment", "name": "finch@dev"},
@@ -131,7 +136,9 @@ def make_served(cast: Cast) -> Served:
         {"kind": "Webhook", "name": "was-here"},
     ]
     kept = apply_sets.apply_set_record(project=cast.project, name="flock", members=members, apply_set=None, actor=alice)
-    return Served(cast, version, applied.deployment, asked.approval, applied.operation, node, dev, prod, kept)
+    return Served(
+        cast, version, applied.deployment, asked.approval, applied.operation, node, dev, prod, kept, applied.rollout
+    )
 
 
 @pytest.fixture

@@ -6,9 +6,13 @@ import re
 from datetime import timedelta
 
 from registry.models import Environment
+from registry.services.rollouts import rollout_move
+from serving_node.contract.states import UnitState
+from tests.console.conftest import join_node
 from tests.console.web.conftest import Served
 from tests.console.web.test_browser import Visitor, console, pytestmark, visitor
 from tests.console.web.test_browser_measurements import in_database
+from tests.console.web.test_heat import observe
 from tests.console.web.test_starting import freeze
 
 __all__ = ["console", "pytestmark", "visitor"]
@@ -37,4 +41,46 @@ def test_a_closed_window_counts_down_and_is_looked_at_again_when_it_opens(
     left.wait_for(state="detached")
     assert page.evaluate("window.kept") is True
     assert "Needs 1 approval" in page.get_by_test_id("plan-approval").inner_text()
+    assert visitor.problems == []
+
+
+def test_the_stages_of_a_rollout_move_without_loading_the_page(shared_served: Served, visitor: Visitor) -> None:
+    visitor.sign_in("alice")
+    page = visitor.page
+    page.clock.install()
+    visitor.open(f"/p/wren/deployments/{shared_served.deployment.pk}/")
+    load = page.locator("[data-testid=track-rollout] [data-stage=load]")
+    passed = load.locator("[data-elapsed]")
+    page.clock.fast_forward("00:07:00")
+    passed.filter(has_text=re.compile(r"^7 min \d+ s$")).wait_for()
+    page.evaluate("window.kept = true")
+    page.locator("#live-state[data-state=live]").wait_for()
+    rollout = shared_served.rollout
+    in_database(lambda: rollout_move(rollout=rollout, to="verifying", cause="Every unit is ready."))
+    page.locator("[data-stage=load][data-state=done]").wait_for()
+    page.locator("[data-stage=verify][data-state=current]").wait_for()
+    assert page.evaluate("window.kept") is True
+    assert visitor.problems == []
+
+
+def test_the_heat_map_is_walked_by_keyboard(shared_served: Served, visitor: Visitor) -> None:
+    in_database(lambda: observe(shared_served.node, ("finch", UnitState.READY)))
+    in_database(lambda: join_node(shared_served.cast, "node-2", environment="dev"))
+    visitor.sign_in("alice")
+    page = visitor.open("/fleet/heat/")
+    page.get_by_role("grid").wait_for()
+    assert page.get_by_role("columnheader", name="finch").count() == 1
+    # One stop in the order of Tab.
+    assert page.locator("[data-heat] [tabindex='0']").count() == 1
+    page.locator(f"#heat-{shared_served.node.pk}").focus()
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("document.activeElement.textContent.trim()") == "Ready"
+    page.keyboard.press("ArrowDown")
+    assert page.evaluate("document.activeElement.textContent.trim()") == "Absent"
+    page.keyboard.press("Home")
+    assert page.evaluate("document.activeElement.textContent") == "node-2"
+    page.keyboard.press("PageUp")
+    page.keyboard.press("End")
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"**/p/wren/deployments/{shared_served.deployment.pk}/")
     assert visitor.problems == []

@@ -9,7 +9,7 @@ from tests.console.web.conftest import Browse, Served
 SITE_PAGES = {
     "home", "approvals", "fleet", "join", "node", "members", "tokens", "environments", "projects", "password", "audit",
     "operations", "jump", "environment", "fleet-settings", "webhooks", "service-accounts", "trust", "issuers",
-    "connect", "security", "people", "sso", "scim", "apply-sets",
+    "connect", "security", "people", "sso", "scim", "apply-sets", "heat", "heat-hardware", "heat-latency",
 }  # fmt: skip
 
 
