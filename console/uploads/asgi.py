@@ -105,19 +105,24 @@ async def _create(actor: Actor, headers: Mapping[str, str]) -> Answer:
     rate = await in_database_thread(count_call, "upload", actor.token_id or actor.user_id)
     if rate is not None and rate.is_over:
         raise ProtocolError(429, _("Too many uploads begun; wait a little."), "throttled", rate.retry_headers())
-    length = protocol.read_length(headers, settings.MAX_UPLOAD_BYTES)
-    metadata = protocol.read_metadata(headers)
-    upload = await in_database_thread(sessions.create, actor, metadata, length)
+    metadata, parts = protocol.read_metadata(headers), protocol.read_concat(headers)
+    if parts:
+        upload = await in_database_thread(sessions.concatenate, actor, metadata, parts)
+    else:
+        length = protocol.read_length(headers, settings.MAX_UPLOAD_BYTES)
+        upload = await in_database_thread(sessions.create, actor, metadata, length, is_part=parts is not None)
     return Answer(201, {"Location": f"{PREFIX}/{upload.pk}", **_expiry(upload)})
 
 
 async def _head(actor: Actor, upload_id: uuid.UUID) -> Answer:
-    def look() -> tuple[Upload, int]:
+    def look() -> tuple[Upload, int, str]:
         upload = sessions.find(actor, upload_id)
-        return upload, sessions.present_offset(upload)
+        return upload, sessions.present_offset(upload), sessions.concat_of(upload)
 
-    upload, offset = await in_database_thread(look)
+    upload, offset, concat = await in_database_thread(look)
     headers = {"Upload-Offset": str(offset), "Upload-Length": str(upload.length), **_expiry(upload)}
+    if concat:
+        headers["Upload-Concat"] = concat
     return Answer(200, headers)
 
 

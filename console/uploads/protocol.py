@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 from django.utils.translation import gettext as _
 
 VERSION = "1.0.0"
-EXTENSIONS = "creation,expiration,checksum,termination"
+EXTENSIONS = "creation,expiration,checksum,termination,concatenation"
 # Two of our own: the digest of everything from the first byte to the end of the chunk, which both sides have anyway.
 SHA256_PREFIX, BLAKE3_PREFIX = "sha256-prefix", "blake3-prefix"
 ALGORITHMS = ("sha1", "sha256", SHA256_PREFIX, BLAKE3_PREFIX)
@@ -94,6 +95,25 @@ def read_metadata(headers: Mapping[str, str]) -> dict[str, str]:
             raise ProtocolError(
                 400, _("Upload-Metadata: %(key)s is not UTF-8 in base64.") % {"key": key}, "upload_metadata"
             ) from None
+    return found
+
+
+def read_concat(headers: Mapping[str, str]) -> tuple[uuid.UUID, ...] | None:
+    """Return the ids in ``Upload-Concat: final;<addresses>``, none for ``partial``; None when it is a plain upload."""
+    text = headers.get("upload-concat")
+    if text is None:
+        return None
+    kind, _separator, addresses = text.strip().partition(";")
+    if kind == "partial" and not addresses:
+        return ()
+    try:
+        found = tuple(uuid.UUID(address.rstrip("/").rpartition("/")[2]) for address in addresses.split())
+    except ValueError:
+        found = ()
+    if kind != "final" or not found:
+        raise ProtocolError(
+            400, _("Upload-Concat is “partial”, or “final;” and the addresses of parts."), "upload_concat"
+        )
     return found
 
 

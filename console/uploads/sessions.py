@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from typing import NoReturn
 
 from django.utils import timezone
@@ -17,6 +18,7 @@ from registry.models import ModelVersion, Upload, UploadState
 from registry.selectors.permissions import Denied, can
 from registry.services import uploads
 from registry.services.blobs import Digests
+from registry.services.concatenation import MAX_PARTS, upload_concatenate
 
 _ENDED = {UploadState.FAILED, UploadState.TERMINATED}
 
@@ -43,14 +45,17 @@ def find(actor: Actor, upload_id: uuid.UUID) -> Upload:
     return upload
 
 
-def create(actor: Actor, metadata: dict[str, str], length: int) -> Upload:
-    """Begin the upload that the metadata describes: ``version`` (id), ``path`` (or ``filename``), ``sha256``."""
-    path = metadata.get("path") or metadata.get("filename") or ""
+def create(actor: Actor, metadata: dict[str, str], length: int, *, is_part: bool = False) -> Upload:
+    """Begin the upload that the metadata describes: ``version`` (id), ``path`` (or ``filename``), ``sha256``.
+
+    Of a part ``part`` says which one it is, from 0.
+    """
     upload = uploads.upload_create(
         version=_version(actor, metadata.get("version", "")),
-        path=path,
+        path=_path(metadata),
         length=length,
-        sha256=metadata.get("sha256", "").lower(),
+        sha256=metadata.get("sha256", ""),
+        part=_part(metadata) if is_part else None,
         actor=actor,
     )
     staging = uploads.staging_path(upload.pk)
@@ -65,6 +70,37 @@ def create(actor: Actor, metadata: dict[str, str], length: int) -> Upload:
             raise storage_full() from error
         raise
     return upload
+
+
+def concatenate(actor: Actor, metadata: dict[str, str], parts: Sequence[uuid.UUID]) -> Upload:
+    """Make one upload out of parts, as the metadata describes: ``version``, ``path``, ``sha256``, ``blake3``."""
+    return upload_concatenate(
+        version=_version(actor, metadata.get("version", "")),
+        path=_path(metadata),
+        parts=parts,
+        promised=Digests(metadata.get("sha256", ""), metadata.get("blake3", "")),
+        actor=actor,
+    )
+
+
+def concat_of(upload: Upload) -> str:
+    """Return Upload-Concat of an upload; empty for a plain one."""
+    if upload.is_part:
+        return "partial"
+    parts = upload.parts.order_by("position").values_list("pk", flat=True)
+    return "final;" + " ".join(f"/api/v1/uploads/{part}" for part in parts) if parts else ""
+
+
+def _path(metadata: dict[str, str]) -> str:
+    return metadata.get("path") or metadata.get("filename") or ""
+
+
+def _part(metadata: dict[str, str]) -> int:
+    text = metadata.get("part", "0")
+    if not (text.isascii() and text.isdigit() and int(text[:9]) < MAX_PARTS):
+        message = _("The number of a part is from 0 to %(most)d.") % {"most": MAX_PARTS - 1}
+        raise ValidationFailed(message, errors=[{"field": "part", "message": message}])
+    return int(text)
 
 
 def _version(actor: Actor, text: str) -> ModelVersion:
@@ -95,6 +131,8 @@ def begin(actor: Actor, upload_id: uuid.UUID, offset: int) -> tuple[Upload, Stag
     staged = _lock(actor, upload_id)
     try:
         upload = find(actor, upload_id)  # Now that nobody else can move it.
+        if upload.state != UploadState.RECEIVING and not upload.is_part and upload.parts.exists():
+            raise ProtocolError(403, _("This upload was made out of parts."), "upload_is_joined")
         if upload.state != UploadState.RECEIVING:
             _refuse_offset(upload.length)
         present = staged.settle(upload.offset)

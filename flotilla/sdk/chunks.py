@@ -47,11 +47,16 @@ class Chunk:
 
 
 class Chunks:
-    """Chunks of a file; while one is sent, the next one is read and hashed. Going back costs reading from the start."""
+    """Chunks of a file or of a part of one; while one is sent, the next one is read and hashed.
 
-    def __init__(self, source: BufferedReader, size: int) -> None:
+    Going back costs reading from the start.
+    """
+
+    def __init__(self, source: BufferedReader, size: int, start: int = 0) -> None:
+        """``size`` bytes of ``source`` from ``start``; offsets count from there."""
         self._source = source
         self._size = size
+        self._start = start
         self._wanted = FIRST_BYTES
         self._chunk: Chunk | None = None
         self._next: Future[Chunk] | None = None
@@ -108,7 +113,7 @@ class Chunks:
         if len(memory) < wanted:
             memory = bytearray(wanted)
         content = memoryview(memory)[:wanted]
-        self._source.seek(offset)
+        self._source.seek(self._start + offset)
         content = content[: self._source.readinto(content)]
         if not content:
             raise ApiError(0, "file_changed", f"{self._source.name} became shorter while it was sent.")
@@ -118,7 +123,7 @@ class Chunks:
 
     def _hash_until(self, offset: int) -> Any:
         digest = blake3()
-        self._source.seek(0)
+        self._source.seek(self._start)
         while offset:
             piece = self._source.read(min(_PIECE_BYTES, offset))
             if not piece:

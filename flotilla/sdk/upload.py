@@ -6,45 +6,24 @@ last one that of the whole (``blake3-prefix``), so that neither side hashes anyt
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import threading
-import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from dataclasses import dataclass
-from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
-import httpx2
-
-from flotilla.sdk.chunks import Chunks
+from flotilla.sdk import parts, tus
 from flotilla.sdk.transport import ApiError, Transport
+from flotilla.sdk.tus import FileThere, Progress
 
-_ATTEMPTS = 6
-_TUS = {"Tus-Resumable": "1.0.0"}
+__all__ = ["FileProgress", "FileThere", "files_there", "is_same_content", "upload_file", "upload_files"]
+
 # At once; more gain nothing on one connection and cost the server memory.
 _FILES_AT_ONCE = 3
 _CHECKSUM_MISMATCH = 460
 _PAGE = {"page_size": "200"}
-Progress = Callable[[int, int], None]
 FileProgress = Callable[[str, int, int], None]
-
-
-@dataclass(frozen=True, slots=True)
-class FileThere:
-    """What the server has of a file. ``location`` is where the rest goes, empty when all of it is there."""
-
-    size: int
-    offset: int
-    sha256: str = ""
-    location: str = ""
-
-    @property
-    def is_whole(self) -> bool:
-        """Say whether nothing is missing."""
-        return not self.location
 
 
 def files_there(transport: Transport, version: str) -> dict[str, FileThere]:
@@ -53,11 +32,19 @@ def files_there(transport: Transport, version: str) -> dict[str, FileThere]:
     Raises:
         ApiError: refused.
     """
-    found = {}
+    found: dict[str, FileThere] = {}
+    in_parts: dict[str, dict[int, FileThere]] = {}
     for row in transport.pages(f"{version}uploads/", {**_PAGE, "state": "receiving,received,stored"}):
-        location = f"/api/v1/uploads/{row['id']}" if row["state"] == "receiving" else ""
-        offset = row["offset"] if location else row["length"]
-        found[row["path"]] = FileThere(row["length"], offset, row["sha256"], location)
+        location = f"/api/v1/uploads/{row['id']}"
+        offset = row["offset"] if row["state"] == "receiving" else row["length"]
+        if not row["is_part"]:
+            rest = location if row["state"] == "receiving" else ""
+            found[row["path"]] = FileThere(row["length"], offset, row["sha256"], rest)
+        elif row["whole"] is None:
+            in_parts.setdefault(row["path"], {})[row["position"]] = FileThere(row["length"], offset, location=location)
+    for path, some in in_parts.items():
+        sizes = [one.size for one in some.values()], [one.offset for one in some.values()]
+        found[path] = FileThere(sum(sizes[0]), sum(sizes[1]), parts=some)
     for row in transport.pages(f"{version}files/", _PAGE):
         found[row["path"]] = FileThere(row["size"], row["size"], row["sha256"])
     return found
@@ -156,73 +143,25 @@ def upload_file(
         ApiError: refused, or still failing after several attempts.
     """
     size = file.stat().st_size
+    there = begun.parts if begun is not None else {}
+    if there or (size >= parts.LEAST_BYTES and not (begun is not None and begun.location)):
+        return parts.send(
+            transport, {"version": version_id, "path": path}, file, there, progress=progress, is_stopped=is_stopped
+        )
     with file.open("rb") as source:
         if begun is not None and begun.location:
             if begun.size == size:
                 try:
-                    return _send_chunks(transport, begun.location, source, size, progress, is_stopped, begun.offset)
+                    return tus.send_chunks(
+                        transport, begun.location, source, size, progress, is_stopped, offset=begun.offset
+                    )
                 except ApiError as error:
                     # What is there is not the beginning of this file: then all of it is sent.
                     if error.status != _CHECKSUM_MISMATCH:
                         raise
-            transport.send("DELETE", begun.location, headers=_TUS)
-        metadata = {"version": version_id, "path": path}
-        words = ",".join(f"{key} {base64.b64encode(value.encode()).decode()}" for key, value in metadata.items())
-        created = _create(transport, {**_TUS, "Upload-Length": str(size), "Upload-Metadata": words})
-        return _send_chunks(transport, created.headers["Location"], source, size, progress, is_stopped)
-
-
-def _create(transport: Transport, headers: Mapping[str, str]) -> httpx2.Response:
-    """Begin an upload; once more while the server says that it did nothing because it is overloaded."""
-    for attempt in range(1, _ATTEMPTS):
-        try:
-            return transport.send("POST", "uploads/", headers=headers)
-        except ApiError as error:
-            if error.status != 503:
-                raise
-        time.sleep(min(2**attempt * 0.1, 5))
-    return transport.send("POST", "uploads/", headers=headers)
-
-
-def _send_chunks(
-    transport: Transport,
-    location: str,
-    source: BufferedReader,
-    size: int,
-    progress: Progress | None,
-    is_stopped: Callable[[], Any],
-    offset: int = 0,
-) -> None:
-    failures = 0
-    with Chunks(source, size) as chunks:
-        while offset < size and not is_stopped():
-            chunk = chunks.at(offset)
-            start = time.monotonic()
-            try:
-                answer = transport.send(
-                    "PATCH",
-                    location,
-                    content=chunk,
-                    headers={
-                        **_TUS,
-                        "Content-Length": str(len(chunk.content)),
-                        "Upload-Offset": str(offset),
-                        "Upload-Checksum": chunk.checksum,
-                        "Content-Type": "application/offset+octet-stream",
-                    },
-                )
-                offset, failures = int(answer.headers["Upload-Offset"]), 0
-                chunks.note_success(time.monotonic() - start)
-            except ApiError as error:
-                failures += 1
-                chunks.note_failure()
-                if failures >= _ATTEMPTS or error.status not in (0, 409, 423, 460, 502, 503, 504):
-                    raise
-                time.sleep(min(2**failures * 0.1, 5))
-                known = transport.send("HEAD", location, headers=_TUS)
-                offset = int(known.headers["Upload-Offset"])
-            if progress is not None:
-                progress(offset, size)
+            tus.end(transport, begun.location)
+        location = tus.create(transport, {"version": version_id, "path": path}, {"Upload-Length": str(size)})
+        return tus.send_chunks(transport, location, source, size, progress, is_stopped)
 
 
 def _known_sizes(transport: Transport, version: str, sizes: Iterable[int]) -> frozenset[int]:

@@ -154,7 +154,7 @@ class Upload(Row):
     """A resumable upload (tus). Bytes are in the staging folder under the id until a worker has moved them.
 
     ``sha256`` and ``blake3`` are over all bytes, once somebody has read them: the web process while they arrive, or a
-    worker.
+    worker. A part was sent beside others, which together became ``whole``, in the order of ``position``.
     """
 
     version = models.ForeignKey(ModelVersion, on_delete=models.CASCADE, related_name="uploads")
@@ -168,6 +168,9 @@ class Upload(Row):
     blake3 = models.CharField(max_length=64, blank=True)
     state = models.CharField(max_length=16, choices=UploadState, default=UploadState.RECEIVING)
     error = models.TextField(blank=True)
+    is_part = models.BooleanField(default=False)
+    whole = models.ForeignKey("self", on_delete=models.CASCADE, null=True, blank=True, related_name="parts")
+    position = models.PositiveSmallIntegerField(null=True, blank=True)
     expires_at = models.DateTimeField()
 
     class Meta:

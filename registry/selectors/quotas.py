@@ -45,7 +45,7 @@ def bytes_used(project: Project) -> int:
     """Return the bytes of the files of its versions, and of the uploads that are under way."""
     files = VersionFile.objects.filter(version__model__project=project)
     running = Upload.objects.filter(
-        version__model__project=project, state__in=[UploadState.RECEIVING, UploadState.RECEIVED]
+        version__model__project=project, state__in=[UploadState.RECEIVING, UploadState.RECEIVED], whole=None
     )
     kept = files.aggregate(total=Sum("blob__size"))["total"] or 0
     return int(kept) + int(running.aggregate(total=Sum("length"))["total"] or 0)

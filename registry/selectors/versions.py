@@ -162,7 +162,7 @@ def version_detail(version: ModelVersion) -> VersionDetail:
     return VersionDetail(
         version=version,
         files=tuple(version.files.select_related("blob").order_by("path")),
-        uploads=tuple(version.uploads.order_by("created_at")),
+        uploads=tuple(version.uploads.filter(whole=None).order_by("created_at")),
         checks=tuple(sorted(version.checks.order_by("created_at"), key=lambda one: place(one.kind))),
         operation=operation_of("version", version.id, "validate_version"),
         rerun=operation_of("version", version.id, "check_version"),

@@ -7,6 +7,7 @@ import re
 import uuid
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from django.conf import settings
 from django.db import transaction
@@ -30,6 +31,7 @@ from registry.errors import (
 from registry.models import Blob, ModelVersion, Project, Upload, UploadState, VersionFile, VersionState
 from registry.services import audit, quotas
 from registry.services.blobs import Digests, digests_of
+from registry.services.parts import parts_end, parts_join
 from registry.services.permissions import require
 from registry.services.staging import staged_remove, staging_path
 from registry.services.transition import move
@@ -47,12 +49,16 @@ __all__ = [
 ]
 
 _RUNNING = (UploadState.RECEIVING, UploadState.RECEIVED)
-_SHA256 = re.compile(r"[0-9a-f]{64}")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 _UNKNOWN = Digests()
 
 
-def upload_create(*, version: ModelVersion, path: str, length: int, sha256: str = "", actor: Actor) -> Upload:
-    """Begin an upload of ``length`` bytes to ``path`` of a version.
+def upload_create(
+    *, version: ModelVersion, path: str, length: int, sha256: str = "", part: int | None = None, actor: Actor
+) -> Upload:
+    """Begin an upload of ``length`` bytes to ``path`` of a version, or of a ``part`` of it (``upload_concatenate``).
+
+    ``part`` says which one, from 0, for those who look at what is there; parts may have the same path.
 
     Raises:
         ValidationFailed: a bad path, length or digest.
@@ -60,36 +66,80 @@ def upload_create(*, version: ModelVersion, path: str, length: int, sha256: str 
         Conflict: the path is taken by a file or a running upload.
         QuotaExceeded: too large, or the project has no room left.
     """
+    owner_id = require_uploader(version, path, actor)
+    if length <= 0:
+        message = _("The file is empty.") if length == 0 else _("The length must be a positive number of bytes.")
+        raise ValidationFailed(message, errors=[{"field": "length", "message": message}])
+    with transaction.atomic():
+        project = hold_uploading(version)
+        require_free_path(version, path, is_part=part is not None)
+        require_size(length)
+        quotas.require_bytes(project.pk, length)
+        return upload_begin(
+            version=version,
+            path=path,
+            length=length,
+            promised=Digests(sha256),
+            actor=actor,
+            owner_id=owner_id,
+            is_part=part is not None,
+            position=part,
+        )
+
+
+def upload_begin(
+    *, version: ModelVersion, path: str, length: int, promised: Digests, actor: Actor, **columns: Any
+) -> Upload:
+    """Write the row of an upload whose conditions have been looked at. In a transaction.
+
+    Raises:
+        ValidationFailed: a digest that is none.
+    """
+    promised = Digests(promised.sha256.lower(), promised.blake3.lower())
+    for name, digest in promised._asdict().items():
+        if digest and not _DIGEST.fullmatch(digest):
+            message = _("The digest must be 64 hexadecimal digits.")
+            raise ValidationFailed(message, errors=[{"field": name, "message": message}])
+    upload = Upload.objects.create(
+        version=version,
+        path=path,
+        length=length,
+        expected_sha256=promised.sha256,
+        expected_blake3=promised.blake3,
+        expires_at=_expiry(timezone.now()),
+        **columns,
+    )
+    audit.record(actor=actor, action="upload.create", obj=upload, after={"path": path, "length": length})
+    _publish(upload)
+    return upload
+
+
+def require_uploader(version: ModelVersion, path: str, actor: Actor) -> uuid.UUID:
+    """Return the id of the actor, who may upload to a path of the version.
+
+    Raises:
+        PermissionDenied: they may not.
+        ValidationFailed: a bad path.
+    """
     require(actor, "version.write", version)
     if actor.user_id is None:
         raise PermissionDenied(_("An upload needs an owner."))
     require_path(path)
-    if length <= 0:
-        message = _("The file is empty.") if length == 0 else _("The length must be a positive number of bytes.")
-        raise ValidationFailed(message, errors=[{"field": "length", "message": message}])
-    sha256 = sha256.lower()
-    if sha256 and not _SHA256.fullmatch(sha256):
-        message = _("The digest must be a SHA-256 in hexadecimal.")
-        raise ValidationFailed(message, errors=[{"field": "sha256", "message": message}])
-    with transaction.atomic():
-        # Rows that name the project may be written meanwhile: whoever holds the version may write such a row.
-        project = Project.objects.select_for_update(no_key=True).get(pk=version.model.project_id)
-        state = ModelVersion.objects.select_for_update().values_list("state", flat=True).get(pk=version.pk)
-        if state != VersionState.UPLOADING:
-            raise Immutable(_("This version is %(state)s; make a new one.") % {"state": state})
-        _require_free_path(version, path)
-        _require_room(project, length)
-        upload = Upload.objects.create(
-            version=version,
-            owner_id=actor.user_id,
-            path=path,
-            length=length,
-            expected_sha256=sha256,
-            expires_at=_expiry(timezone.now()),
-        )
-        audit.record(actor=actor, action="upload.create", obj=upload, after={"path": path, "length": length})
-        _publish(upload)
-    return upload
+    return actor.user_id
+
+
+def hold_uploading(version: ModelVersion) -> Project:
+    """Hold the project and the version, in this order, until the transaction ends; return the project.
+
+    Raises:
+        Immutable: the version is not uploading.
+    """
+    # Rows that name the project may be written meanwhile: whoever holds the version may write such a row.
+    project = Project.objects.select_for_update(no_key=True).get(pk=version.model.project_id)
+    state = ModelVersion.objects.select_for_update().values_list("state", flat=True).get(pk=version.pk)
+    if state != VersionState.UPLOADING:
+        raise Immutable(_("This version is %(state)s; make a new one.") % {"state": state})
+    return project
 
 
 def upload_advance(*, upload_id: uuid.UUID, from_offset: int, to_offset: int) -> None:
@@ -184,6 +234,10 @@ def upload_store(*, upload_id: uuid.UUID) -> Blob:
     if upload.state != UploadState.RECEIVED:
         raise InvalidTransition(_("The upload is %(state)s.") % {"state": upload.state})
     path = staging_path(upload.id)
+    try:
+        parts_join(upload)
+    except OSError as error:
+        raise _unreadable(error) from error
     _require_complete(upload, path)
     if not upload.sha256:
         found = _hash_file(path)
@@ -207,6 +261,7 @@ def upload_store(*, upload_id: uuid.UUID) -> Blob:
             store.take_file(path, sha256)
         version_add_file(version=upload.version, path=upload.path, blob=blob)
         move(upload, "state", UploadState.STORED, cause="stored", actor=Actor.system("uploads"))
+        parts_end(upload, UploadState.STORED, "stored with its whole")
         staged_remove(upload.id)
         _publish(upload)
     return blob
@@ -226,8 +281,11 @@ def upload_terminate(*, upload_id: uuid.UUID, actor: Actor) -> None:
         return
     if upload.version.state != VersionState.UPLOADING and not actor.is_system:
         raise Immutable(_("This version is being checked."))
+    if upload.whole_id is not None:
+        raise Conflict(_("This part belongs to another upload; end that one."))
     with transaction.atomic():
         move(upload, "state", UploadState.TERMINATED, cause=f"ended by {actor.name}", actor=actor)
+        parts_end(upload, UploadState.TERMINATED, "its whole ended")
         audit.record(actor=actor, action="upload.terminate", obj=upload, after={"path": upload.path})
         staged_remove(upload.id)
         _publish(upload)
@@ -241,7 +299,7 @@ def uploads_expire(now: datetime) -> int:
     actor = Actor.system("expiry")
     ended = 0
     expired = Upload.objects.filter(
-        state__in=_RUNNING, expires_at__lt=now, version__state=VersionState.UPLOADING
+        state__in=_RUNNING, whole=None, expires_at__lt=now, version__state=VersionState.UPLOADING
     ).values_list("id", flat=True)
     for upload_id in list(expired[:500]):
         with contextlib.suppress(InvalidTransition):  # It moved in between.
@@ -256,23 +314,32 @@ def uploads_expire(now: datetime) -> int:
     return ended
 
 
-def _require_free_path(version: ModelVersion, path: str) -> None:
+def require_free_path(version: ModelVersion, path: str, *, is_part: bool = False) -> None:
+    """Do nothing when a file may go to the path, or a part of one.
+
+    Raises:
+        Conflict: a file or an upload has it.
+        QuotaExceeded: the version has as many files as it may have.
+    """
     if VersionFile.objects.filter(version=version, path=path).exists():
         raise Conflict(_("The version has a file “%(path)s” already.") % {"path": path})
     running = Upload.objects.filter(version=version, state__in=_RUNNING)
-    if running.filter(path=path).exists():
+    # Beside the upload of a whole there is no place for parts, but parts are beside each other.
+    if running.filter(path=path, is_part=False).exists() or (
+        not is_part and running.filter(path=path, is_part=True, whole=None).exists()
+    ):
         raise Conflict(_("An upload to “%(path)s” is under way.") % {"path": path})
     if running.count() + VersionFile.objects.filter(version=version).count() >= MAX_FILES:
         raise QuotaExceeded(_("A version has at most %(count)s files.") % {"count": MAX_FILES})
 
 
-def _require_room(project: Project, length: int) -> None:
+def require_size(length: int) -> None:
+    """Do nothing when one file may be so large. Raises QuotaExceeded."""
     if length > settings.MAX_UPLOAD_BYTES:
         raise QuotaExceeded(
             _("A file may have at most %(limit)s bytes.") % {"limit": settings.MAX_UPLOAD_BYTES},
             errors=[{"field": "length", "message": _("Too large.")}],
         )
-    quotas.require_bytes(project.pk, length)
 
 
 def _require_complete(upload: Upload, path: Path) -> None:
@@ -306,6 +373,7 @@ def _fail(upload: Upload, message: str) -> None:
     with transaction.atomic():
         actor = Actor.system("uploads")
         move(upload, "state", UploadState.FAILED, cause=message, actor=actor, error=message)
+        parts_end(upload, UploadState.TERMINATED, "its whole failed")
         audit.record(actor=actor, action="upload.fail", obj=upload, after={"path": upload.path, "error": message})
         staged_remove(upload.id)
         _publish(upload)

@@ -234,14 +234,17 @@ def version_submit(*, version: ModelVersion, actor: Actor) -> Operation:
     with transaction.atomic():
         ModelVersion.objects.select_for_update().get(pk=version.pk)
         uploads = list(Upload.objects.filter(version=version, state__in=_RUNNING_UPLOADS))
-        missing = sorted(upload.path for upload in uploads if upload.state == UploadState.RECEIVING)
+        loose = [upload for upload in uploads if upload.is_part and upload.whole_id is None]
+        missing = sorted(
+            {upload.path for upload in uploads if upload.state == UploadState.RECEIVING or upload in loose}
+        )
         if missing:
             raise ValidationFailed(
                 _("These files are not uploaded completely: %(files)s.") % {"files": ", ".join(missing)},
                 errors=[{"field": path, "message": _("The upload is not complete.")} for path in missing],
             )
         paths = list(VersionFile.objects.filter(version=version).values_list("path", flat=True))
-        paths += [upload.path for upload in uploads]
+        paths += [upload.path for upload in uploads if not upload.is_part]
         if not paths:
             raise ValidationFailed(_("The version has no files; upload at least one."))
         problem = clash(paths)

@@ -210,8 +210,8 @@ def _code_seen(
 
 def _check_files(version: ModelVersion, lease: Lease) -> list[VersionFile]:
     with check(version, "files") as finding:
-        pending = Upload.objects.filter(version=version, state=UploadState.RECEIVED).order_by("created_at")
-        for upload in pending:
+        received = Upload.objects.filter(version=version, state=UploadState.RECEIVED, is_part=False)
+        for upload in received.order_by("created_at"):
             lease.report(10, _("Storing %(path)s") % {"path": upload.path})
             try:
                 upload_store(upload_id=upload.pk)

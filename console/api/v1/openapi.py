@@ -23,13 +23,28 @@ _METADATA = {
     "name": "Upload-Metadata",
     "in": "header",
     "required": True,
-    "description": "Pairs of a key and a value in base64, with commas: `version` (id) and `path`.",
+    "description": (
+        "Pairs of a key and a value in base64, with commas: `version` (id) and `path`; `sha256` or `blake3` of the "
+        "whole; `part`, the number of a part."
+    ),
     "schema": {"type": "string"},
 }
 _CHECKSUM = {
     "name": "Upload-Checksum",
     "in": "header",
-    "description": "`sha256` or `sha1`, and the digest of this chunk in base64; 460 when it differs.",
+    "description": (
+        "`sha256` or `sha1`, and the digest of this chunk in base64; or `blake3-prefix` or `sha256-prefix`, and that "
+        "of everything up to its end. 460 when it differs."
+    ),
+    "schema": {"type": "string"},
+}
+_CONCAT = {
+    "name": "Upload-Concat",
+    "in": "header",
+    "description": (
+        "`partial`: a part, which goes beside others. `final;` and the addresses of parts, with spaces: one upload out "
+        "of them, without Upload-Length; a worker joins them and requires the digest in the metadata."
+    ),
     "schema": {"type": "string"},
 }
 _CHUNK = {"application/offset+octet-stream": {"schema": {"type": "string", "format": "binary"}}}
@@ -68,7 +83,7 @@ def add_raw_routes(result: dict[str, Any], generator: Any, request: Any, public:
             "uploads_create",
             "Begin a resumable upload (tus 1.0.0)",
             "201",
-            [_TUS, _LENGTH, _METADATA],
+            [_TUS, {**_LENGTH, "required": False}, _METADATA, _CONCAT],
             (*known, 409, 412, 413, 415, 507),
         ),
     }

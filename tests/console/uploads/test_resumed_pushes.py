@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from flotilla.sdk import Flotilla, PushRecord, chunks
+from flotilla.sdk import Flotilla, PushRecord, chunks, tus
 from flotilla.sdk import upload as sdk_upload
 from registry.domain.actors import Actor
 from registry.models import ModelVersion, Operation, Upload
@@ -261,7 +261,7 @@ def test_expired_upload_of_a_version_that_waits_begins_again(
 def test_file_that_changed_where_nobody_samples_is_sent_whole(
     console: RunningConsole, shared_cast: Cast, files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sdk_upload.time, "sleep", lambda _seconds: None)
+    monkeypatch.setattr(tus.time, "sleep", lambda _seconds: None)
     version = cut_push(console, shared_cast, files, 200_000)
     change(files["a.bin"])
     second = Client(console, shared_cast)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from flotilla.sdk import ApiError, Flotilla, chunks
+from flotilla.sdk import ApiError, Flotilla, chunks, parts
+from flotilla.sdk.push_record import PushRecord
+from flotilla.sdk.upload import files_there, upload_file
 from registry.models import ModelVersion, Upload, UploadState, VersionFile
 from registry.services.uploads import staging_path, upload_store
 from tests.console.conftest import Cast, RunningConsole
@@ -83,3 +86,59 @@ def test_refusal_of_one_stops_the_others(
     with bob(console, shared_cast) as client, pytest.raises(ApiError):
         client.upload("finch", names)
     assert ModelVersion.objects.get().state == "uploading"
+
+
+@pytest.fixture
+def large(tmp_path: Path, files: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file that goes in parts, with the chunks of ``files``."""
+    monkeypatch.setattr(parts, "LEAST_BYTES", 500_000)
+    file = tmp_path / "large.bin"
+    file.write_bytes(os.urandom(1_000_003))
+    return file
+
+
+def whole() -> Upload:
+    return Upload.objects.get(is_part=False)
+
+
+def test_large_file_goes_in_parts_and_is_joined(console: RunningConsole, shared_cast: Cast, large: Path) -> None:
+    told: list[tuple[int, int]] = []
+    with bob(console, shared_cast) as client:
+        client.upload("finch", {"large.bin": large}, progress=lambda _path, *sent: told.append(sent))
+    assert told[-1] == (1_000_003, 1_000_003)
+    assert whole().parts.count() == 4
+    blob = upload_store(upload_id=whole().pk)
+    assert (blob.sha256, blob.size) == (hashlib.sha256(large.read_bytes()).hexdigest(), 1_000_003)
+
+
+class Stopped(Exception):
+    """Somebody pressed Ctrl-C."""
+
+
+@pytest.mark.parametrize("size", [1_000_003, 900_000])
+def test_parts_that_are_there_are_not_sent_again_unless_the_file_is_another(
+    console: RunningConsole, shared_cast: Cast, large: Path, size: int
+) -> None:
+    def stop(_path: str, sent: int, _total: int) -> None:
+        if sent >= 300_000:
+            raise Stopped
+
+    with bob(console, shared_cast) as client:
+        record = PushRecord()
+        with pytest.raises(Stopped):
+            client.upload("finch", {"large.bin": large}, progress=stop, record=record)
+        before = set(Upload.objects.values_list("pk", flat=True))
+        large.write_bytes(large.read_bytes()[:size])
+        version = f"projects/wren/models/finch/versions/{ModelVersion.objects.get().pk}/"
+        there = files_there(client._transport, version)["large.bin"]
+        assert (there.is_whole, there.offset >= 300_000) == (False, True)
+        upload_file(
+            client._transport,
+            version_id=str(ModelVersion.objects.get().pk),
+            path="large.bin",
+            file=large,
+            begun=there,
+        )
+    used = set(whole().parts.values_list("pk", flat=True))
+    assert (before <= used) == (size == 1_000_003)
+    assert upload_store(upload_id=whole().pk).sha256 == hashlib.sha256(large.read_bytes()).hexdigest()

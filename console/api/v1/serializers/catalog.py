@@ -224,11 +224,27 @@ class FileSerializer(serializers.ModelSerializer[VersionFile]):
 
 
 class UploadSerializer(serializers.ModelSerializer[Upload]):
-    """A file that is being uploaded, or was. ``sha256`` is over all its bytes, once the server has read them."""
+    """A file that is being uploaded, or was. ``sha256`` is over all its bytes, once the server has read them.
+
+    Parts (``is_part``) have a ``position`` in their file, and ``whole`` once they are joined.
+    """
 
     class Meta:
         model = Upload
-        fields = ["id", "path", "length", "offset", "state", "sha256", "error", "created_at", "expires_at"]
+        fields = [
+            "id",
+            "path",
+            "length",
+            "offset",
+            "state",
+            "sha256",
+            "error",
+            "is_part",
+            "position",
+            "whole",
+            "created_at",
+            "expires_at",
+        ]
 
 
 class FileWrite(serializers.Serializer[Any]):
