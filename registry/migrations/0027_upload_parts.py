@@ -6,7 +6,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("registry", "0023_upload_promises"),
+        ("registry", "0026_code_withdrawn"),
     ]
 
     operations = [
