@@ -14,6 +14,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from console.live.fragments import register
+from console.web.file_checks import checks_by_file
 from registry.models import (
     ApprovalRequest,
     Deployment,
@@ -32,7 +33,7 @@ DELIVERIES_SHOWN = 25
 def version_context(version: ModelVersion) -> dict[str, Any]:
     """Return what the live part of a version shows."""
     detail = versions.version_detail(version)
-    return {"detail": detail, "version": detail.version}
+    return {"detail": detail, "version": detail.version, "file_checks": checks_by_file(detail.checks)}
 
 
 def version_live(topic_id: str, _scope: str) -> str:

@@ -208,6 +208,7 @@ async function submit() {
     const html = await answer.text();
     byId("version-slot").innerHTML = html;
     htmx.process(byId("version-slot"));
+    judge();
     if (!answer.ok) return summary();
     over = true;
     forget(target.version);
@@ -230,6 +231,14 @@ function watch() {
     if (answer?.ok) htmx.swap({ text: await answer.text(), target: live, swap: "outerMorph", sourceElement: live });
   }, 2000);
 }
+
+// Beneath each file stand the checks that speak of it.
+function judge() {
+  const said = new Map([...document.querySelectorAll("#version-slot [data-file-checks] > li")].map((one) => [one.dataset.path, one]));
+  for (const [transfer, row] of rows) if (said.has(transfer.path)) row.judge(said.get(transfer.path));
+}
+document.addEventListener("flotilla:fragment", judge);
+document.addEventListener("htmx:after:swap", judge);
 
 /* All at once */
 byId("pause-all").addEventListener("click", () => {

@@ -34,6 +34,11 @@ export class Row {
     this.#button(button).setAttribute("aria-label", `${text}: ${this.transfer.path}`);
   }
 
+  // The badges of the checks that speak of this file.
+  judge(badges) {
+    if (this.#part("verdicts").innerHTML !== badges.innerHTML) this.#part("verdicts").innerHTML = badges.innerHTML;
+  }
+
   show({ isOver = false } = {}) {
     const { state, sent, size: all, note, problem, digest, url } = this.transfer;
     this.element.dataset.state = state;

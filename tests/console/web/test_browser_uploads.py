@@ -12,19 +12,24 @@ from typing import Any, TypeVar
 
 import pytest
 from django.db import connections
+from django.test import Client
 from playwright.sync_api import Page, Route, expect
 
-from registry.models import ModelVersion, Upload, VersionFile
+from registry.models import ModelVersion, Operation, Upload, VersionFile
+from registry.services.checks import check_finish, check_start
+from registry.services.operations import operation_claim, operation_report
 from registry.services.staging import staging_path
-from tests.console.conftest import RunningConsole
+from tests.console.conftest import ConsoleProcess, RunningConsole, signed_in
 from tests.console.web.conftest import Served
-from tests.console.web.test_browser import AXE, Visitor, console, pytestmark, visitor
+from tests.console.web.test_browser import AXE, CHROMIUM, Visitor, console, pytestmark, visitor
 
 __all__ = ["console", "pytestmark", "visitor"]
 
 PAGE = "/p/wren/upload/"
 UPLOADS = re.compile(r"/api/v1/uploads/")
 MIB = 1 << 20
+
+expect.set_options(timeout=30_000)
 Found = TypeVar("Found")
 
 
@@ -367,3 +372,81 @@ def test_axe_finds_nothing_while_files_are_in_every_state(
     found = [(one["id"], one["nodes"][0]["target"]) for one in result["violations"] if one["impact"] != "minor"]
     context.close()
     assert found == []
+
+
+def test_checks_appear_beneath_their_files(visitor: Visitor, files: Path) -> None:
+    (files / "model.onnx").write_bytes(b"some model")
+    (files / "labels.txt").write_bytes(b"some labels")
+    page = open_page(visitor)
+    page.get_by_test_id("upload-files").set_input_files([files / "model.onnx", files / "labels.txt"])
+    page.get_by_test_id("upload-submit").click()
+    submitted(page).wait_for()
+
+    def judge() -> None:
+        """Do what a worker does, one check after the other."""
+        version = ModelVersion.objects.latest("created_at")
+        for kind, evidence in (
+            ("files", {"files": [{"path": "labels.txt"}, {"path": "model.onnx"}]}),
+            ("format", {"file": "model.onnx"}),
+        ):
+            row_ = check_start(version=version, kind=kind)
+            check_finish(check=row_, verdict="pass", summary="Good.", evidence=evidence, log="")
+
+    in_database(judge)
+    expect(row(page, "model.onnx").get_by_test_id("file-checks")).to_have_text("Files PassFormat Pass")
+    expect(row(page, "labels.txt").get_by_test_id("file-checks")).to_have_text("Files Pass")
+    assert visitor.problems == []
+
+
+def test_a_fetch_is_followed_to_its_end(settings: Any, visitor: Visitor) -> None:
+    settings.IMPORT_SOURCES = ["https://models.example.com/public/"]
+    page = open_page(visitor)
+    page.get_by_test_id("fetch").locator("summary").click()
+    page.get_by_test_id("fetch-address").fill("https://models.example.com/public/heron.onnx")
+    page.get_by_test_id("fetch-model").fill("heron")
+    page.get_by_test_id("fetch-submit").click()
+    page.wait_for_url(re.compile(r"/upload/[0-9a-f-]{36}/$"))
+    page.locator("#live-state[data-state=live]").wait_for(state="attached")
+
+    def report() -> None:
+        operation = Operation.objects.get(kind="fetch_version")
+        operation_claim(operation.pk, "w1")
+        operation_report(operation.pk, "w1", percent=40, message="Fetching heron.onnx")
+
+    in_database(report)
+    expect(page.get_by_test_id("operation")).to_contain_text("Fetching heron.onnx")
+    assert page.get_by_test_id("operation").locator("progress").evaluate("(bar) => bar.value") == 40
+    assert visitor.problems == []
+
+
+def test_a_killed_server_is_waited_for(
+    settings: Any, shared_served: Served, console_process: ConsoleProcess, files: Path
+) -> None:
+    from playwright.sync_api import sync_playwright
+
+    file = files / "model.onnx"
+    file.write_bytes(os.urandom(12 * MIB))
+    # The process knows no quick hashes of passwords, which the tests use.
+    session = signed_in(Client(), shared_served.cast.bob).cookies[settings.SESSION_COOKIE_NAME].value
+    cookie = {"name": settings.SESSION_COOKIE_NAME, "value": session, "url": console_process.url}
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        page = browser.new_page()
+        page.context.add_cookies([cookie])
+        page.goto(console_process.url + PAGE)
+        killed: list[str] = []
+
+        def kill(request: Any) -> None:
+            if not killed and request.headers.get("upload-offset", "0") != "0":
+                killed.append(request.url)
+                console_process.kill()
+
+        page.on("request", kill)
+        page.get_by_test_id("upload-files").set_input_files(file)
+        page.get_by_test_id("upload-submit").click()
+        row(page, "model.onnx").filter(has_text="interrupted").wait_for()
+        console_process.start()
+        page.evaluate("dispatchEvent(new Event('online'))")
+        submitted(page).wait_for()
+        assert killed and arrived("model") == digests(files)
+        browser.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import console.web.fragments  # noqa: F401  # registers them
 from console.live.fragments import fragments_of
 from tests.console.web.conftest import Browse, Served
 
