@@ -152,6 +152,7 @@ def test_cuts_and_damage_on_the_way_are_survived(visitor: Visitor, folder: Path)
     assert arrived("model") == {"model.onnx": hashlib.sha256(big.read_bytes()).hexdigest()}
 
 
+@pytest.mark.slow
 def test_what_stays_damaged_fails_and_may_begin_anew(visitor: Visitor, files: Path) -> None:
     file = files / "model.onnx"
     file.write_bytes(os.urandom(1000))
@@ -235,6 +236,7 @@ def test_a_reload_goes_on_with_what_is_missing(visitor: Visitor, folder: Path) -
     assert arrived("heron") == digests(folder)
 
 
+@pytest.mark.slow
 def test_a_changed_file_is_sent_from_the_start(visitor: Visitor, files: Path) -> None:
     file = files / "model.onnx"
     file.write_bytes(os.urandom(5 * MIB))
@@ -336,14 +338,12 @@ def test_too_large_and_too_many_are_said_before_anything_is_sent(settings: Any, 
     expect(page.get_by_test_id("upload-error")).to_have_text("A version has at most 1 files.")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_while_files_are_in_every_state(
-    scheme: str, visitor: Visitor, folder: Path, console: RunningConsole
+    visitor: Visitor, folder: Path, console: RunningConsole
 ) -> None:
     visitor.sign_in("bob")
     context = visitor.page.context.browser.new_context(
         bypass_csp=True,
-        color_scheme=scheme,
         viewport={"width": 390, "height": 844},
         storage_state=visitor.page.context.storage_state(),
     )
@@ -368,8 +368,11 @@ def test_axe_finds_nothing_while_files_are_in_every_state(
     page.get_by_test_id("upload-discard-all").click()
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     page.add_script_tag(path=str(AXE))
-    result = page.evaluate("axe.run({resultTypes: ['violations']})")
-    found = [(one["id"], one["nodes"][0]["target"]) for one in result["violations"] if one["impact"] != "minor"]
+    found = []
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        result = page.evaluate("axe.run({resultTypes: ['violations']})")
+        found += [(one["id"], one["nodes"][0]["target"]) for one in result["violations"] if one["impact"] != "minor"]
     context.close()
     assert found == []
 
@@ -419,6 +422,7 @@ def test_a_fetch_is_followed_to_its_end(settings: Any, visitor: Visitor) -> None
     assert visitor.problems == []
 
 
+@pytest.mark.slow
 def test_a_killed_server_is_waited_for(
     settings: Any, shared_served: Served, console_process: ConsoleProcess, files: Path
 ) -> None:
