@@ -344,6 +344,7 @@ def test_axe_finds_nothing_while_files_are_in_every_state(
     visitor.sign_in("bob")
     context = visitor.page.context.browser.new_context(
         bypass_csp=True,
+        reduced_motion="reduce",
         viewport={"width": 390, "height": 844},
         storage_state=visitor.page.context.storage_state(),
     )
