@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
+import hashlib
 import os
 import re
-from collections.abc import Iterator
+import uuid
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -16,15 +19,20 @@ from urllib.parse import unquote, urlsplit
 
 import obstore
 import obstore.exceptions
+from blake3 import blake3
 from django.conf import settings
 from django.utils.translation import gettext as _
-from obstore.store import LocalStore, from_url
+from obstore.store import AzureStore, LocalStore, from_url
 
 from registry.errors import StorageFailed
 
 PIECE = 1024 * 1024
 # Blobs lie by the first two digits of their names.
 PARTS = 256
+_READ_BYTES = 8 * PIECE
+# S3 takes no more parts of one object; ours are at least _READ_BYTES.
+_MOST_PIECES = 9000
+_PART = re.compile(r"staging/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})/([0-9]{5})")
 _KEY = re.compile(r"blobs/([0-9a-f]{2})/\1[0-9a-f]{62}")
 _ERRORS = (obstore.exceptions.BaseError, OSError, ValueError)
 
@@ -34,6 +42,10 @@ def storage_key(sha256: str) -> str:
     return f"blobs/{sha256[:2]}/{sha256}"
 
 
+def _part_key(upload_id: uuid.UUID, number: int) -> str:
+    return f"staging/{upload_id}/{number:05d}"
+
+
 @dataclass(frozen=True, slots=True)
 class StoredBlob:
     """What lies in the store. ``modified`` is by the store's clock."""
@@ -41,6 +53,19 @@ class StoredBlob:
     sha256: str
     size: int
     modified: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class StagedPart:
+    """A part of an upload that went to the store directly."""
+
+    upload_id: uuid.UUID
+    number: int
+    size: int
+
+
+class DigestDiffers(Exception):
+    """The parts together are not what was promised; nothing was kept."""
 
 
 class ArtifactStore:
@@ -167,6 +192,97 @@ class ArtifactStore:
             # Without the credentials to sign, the caller streams the blob itself.
             return None
 
+    def sign_part(self, upload_id: uuid.UUID, number: int, *, seconds: int) -> str | None:
+        """Return an address to which anybody may PUT a part for a while; None where nothing can be signed."""
+        if isinstance(self._store, LocalStore):
+            return None
+        try:
+            return str(obstore.sign(self._store, "PUT", _part_key(upload_id, number), timedelta(seconds=seconds)))
+        except _ERRORS:
+            return None
+
+    @property
+    def part_headers(self) -> dict[str, str]:
+        """The headers that a PUT of a part needs."""
+        return {"x-ms-blob-type": "BlockBlob"} if isinstance(self._store, AzureStore) else {}
+
+    def list_parts(self, upload_id: uuid.UUID) -> dict[int, int]:
+        """Return the parts of an upload that are there, number -> size.
+
+        Raises:
+            StorageFailed: the store does not answer.
+        """
+        return {one.number: one.size for page in self._staged(f"staging/{upload_id}") for one in page}
+
+    def list_staged(self) -> Iterator[list[StagedPart]]:
+        """Yield pages of the parts of all uploads.
+
+        Raises:
+            StorageFailed: the store does not answer.
+        """
+        return self._staged("staging")
+
+    def _staged(self, prefix: str) -> Iterator[list[StagedPart]]:
+        try:
+            for page in obstore.list(self._store, prefix, chunk_size=1000):
+                found = [(_PART.fullmatch(one["path"]), int(one["size"])) for one in page]
+                yield [StagedPart(uuid.UUID(name[1]), int(name[2]), size) for name, size in found if name]
+        except _ERRORS as error:
+            raise _failed(_("The artifact store cannot be listed: %(why)s"), error) from error
+
+    def join_parts(self, upload_id: uuid.UUID, sizes: Sequence[int], sha256: str) -> str:
+        """Make a blob of the parts of an upload, read once in their order, and return its BLAKE3. They stay.
+
+        The blob appears only when all of it was read and has the promised digest; where it is there already the parts
+        are only compared.
+
+        Raises:
+            DigestDiffers: they have another one, or sizes that were not announced.
+            StorageFailed: a part is missing, or the store does not answer.
+        """
+        first, second = hashlib.sha256(), blake3()
+
+        def pieces() -> Iterator[bytes]:
+            for number, size in enumerate(sizes, 1):
+                arrived = 0
+                for piece in obstore.get(self._store, _part_key(upload_id, number)).stream(min_chunk_size=_READ_BYTES):
+                    view = memoryview(piece)
+                    arrived += len(view)
+                    first.update(view)
+                    second.update(view)
+                    yield bytes(view)
+                if arrived != size:
+                    raise DigestDiffers
+            if first.hexdigest() != sha256:
+                # Raised before the last word: the store drops what it was given so far.
+                raise DigestDiffers
+
+        try:
+            if self.exists(sha256):
+                for _piece in pieces():
+                    pass
+            else:
+                chunk = max(_READ_BYTES, sum(sizes) // _MOST_PIECES + 1)
+                pieces_ahead = _read_ahead(pieces())
+                obstore.put(self._store, storage_key(sha256), pieces_ahead, use_multipart=True, chunk_size=chunk)
+        except _ERRORS as error:
+            raise _failed(_("The parts of the upload cannot be joined: %(why)s"), error) from error
+        return second.hexdigest()
+
+    def delete_parts(self, parts: Sequence[StagedPart]) -> None:
+        """Remove parts; those that are absent are no matter.
+
+        Raises:
+            StorageFailed: the store does not let them go.
+        """
+        if not parts:
+            return
+        try:
+            with contextlib.suppress(FileNotFoundError):
+                obstore.delete(self._store, [_part_key(one.upload_id, one.number) for one in parts])
+        except _ERRORS as error:
+            raise _failed(_("The artifact store could not delete parts: %(why)s"), error) from error
+
     def delete(self, sha256: str) -> None:
         """Remove the blob; nothing happens when it is absent.
 
@@ -188,6 +304,15 @@ def artifact_store() -> ArtifactStore:
 @functools.lru_cache(maxsize=4)
 def _store_at(url: str) -> ArtifactStore:
     return ArtifactStore(url)
+
+
+def _read_ahead(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield pieces, read in a thread while the one before is used: the library asks for them where it may not read."""
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="read-ahead") as thread:
+        following = thread.submit(next, pieces, None)
+        while (piece := following.result()) is not None:
+            following = thread.submit(next, pieces, None)
+            yield piece
 
 
 def _sync(path: Path) -> None:

@@ -69,6 +69,7 @@ _OF_HTTP = (
     ProblemCode("checksum_malformed", 400, "Upload-Checksum holds no digest in base64."),
     ProblemCode("idle", 408, "Nothing arrived for a while; the bytes that came are kept.", True),
     ProblemCode("offset_mismatch", 409, "The upload stands at another offset; ask with HEAD.", True),
+    ProblemCode("upload_in_parts", 409, "The bytes of this upload go to the object store, in parts."),
     ProblemCode("gone", 410, "The upload has ended; start a new one."),
     ProblemCode("upload_is_joined", 403, "The upload was made out of parts; nothing is added to it."),
     ProblemCode("tus_version", 412, "The server speaks tus 1.0.0."),

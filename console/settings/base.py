@@ -278,6 +278,8 @@ MAX_VERSION_BYTES = env.integer("FLOTILLA_MAX_VERSION_BYTES", 0)
 # What keyless signatures are verified with, offline: a Sigstore trusted root.
 SIGSTORE_TRUSTED_ROOT = env.text("FLOTILLA_SIGSTORE_TRUSTED_ROOT", "")
 MAX_UPLOAD_BYTES = env.integer("FLOTILLA_MAX_UPLOAD_BYTES", 20 * 1024**3)
+# Whether clients may send the parts of large files to the object store themselves, where it signs addresses.
+DIRECT_UPLOADS = env.flag("FLOTILLA_DIRECT_UPLOADS", True)
 # Beginnings of addresses that files of versions may be fetched from; nothing else is.
 IMPORT_SOURCES = env.words("FLOTILLA_IMPORT_SOURCES")
 UPLOAD_EXPIRY_HOURS = env.integer("FLOTILLA_UPLOAD_EXPIRY_HOURS", 24)

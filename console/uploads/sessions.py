@@ -119,6 +119,8 @@ def present_offset(upload: Upload) -> int:
     """Return how many bytes count: those that the database knows and that are really on disk."""
     if upload.state != UploadState.RECEIVING:
         return upload.length
+    if upload.part_bytes:
+        return upload.offset
     return min(upload.offset, staged_size(uploads.staging_path(upload.pk)))
 
 
@@ -154,7 +156,10 @@ def _lock(actor: Actor, upload_id: uuid.UUID) -> StagedFile:
         try:
             return StagedFile(path, is_new=False)
         except FileNotFoundError:
-            find(actor, upload_id)  # The disk has lost them; nobody makes files for uploads that are not there.
+            # The disk has lost them; nobody makes files for uploads that are not there.
+            if find(actor, upload_id).part_bytes:
+                told = _("The bytes of this upload go to the store, in parts.")
+                raise ProtocolError(409, told, "upload_in_parts") from None
             return StagedFile(path)
     except Busy:
         raise ProtocolError(423, _("Another request writes to this upload."), "locked") from None
@@ -200,6 +205,9 @@ def terminate(actor: Actor, upload_id: uuid.UUID) -> None:
     upload = find(actor, upload_id)
     if upload.state == UploadState.STORED:
         raise ProtocolError(410, _("The file belongs to its version already."), "gone")
+    if upload.part_bytes:
+        uploads.upload_terminate(upload_id=upload_id, actor=actor)
+        return
     staged = _lock(actor, upload_id)
     with staged:
         uploads.upload_terminate(upload_id=upload_id, actor=actor)

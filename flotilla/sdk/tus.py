@@ -21,7 +21,8 @@ Progress = Callable[[int, int], None]
 class FileThere:
     """What the server has of a file. ``location`` is where the rest goes, empty when all of it is there.
 
-    ``parts`` are those of a file that goes in parts, by number; each has its location, whole or not.
+    ``parts`` are those of a file that goes in parts, by number; each has its location, whole or not. ``direct`` is the
+    address of an upload whose parts go to the object store.
     """
 
     size: int
@@ -29,11 +30,12 @@ class FileThere:
     sha256: str = ""
     location: str = ""
     parts: Mapping[int, FileThere] = field(default_factory=dict)
+    direct: str = ""
 
     @property
     def is_whole(self) -> bool:
         """Say whether nothing is missing."""
-        return not (self.location or self.parts)
+        return not (self.location or self.parts or self.direct)
 
 
 def create(

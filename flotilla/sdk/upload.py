@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from flotilla.sdk import parts, tus
+from flotilla.sdk.direct_upload import StoreUnreachable, begin_direct, send_direct
 from flotilla.sdk.transport import ApiError, Transport
 from flotilla.sdk.tus import FileThere, Progress
 
@@ -37,7 +38,9 @@ def files_there(transport: Transport, version: str) -> dict[str, FileThere]:
     for row in transport.pages(f"{version}uploads/", {**_PAGE, "state": "receiving,received,stored"}):
         location = f"/api/v1/uploads/{row['id']}"
         offset = row["offset"] if row["state"] == "receiving" else row["length"]
-        if not row["is_part"]:
+        if row["part_bytes"] and row["state"] == "receiving":
+            found[row["path"]] = FileThere(row["length"], offset, direct=f"{version}uploads/{row['id']}/")
+        elif not row["is_part"]:
             rest = location if row["state"] == "receiving" else ""
             found[row["path"]] = FileThere(row["length"], offset, row["sha256"], rest)
         elif row["whole"] is None:
@@ -99,6 +102,7 @@ def upload_files(
             return
         upload_file(
             transport,
+            version=version,
             version_id=version_id,
             path=path,
             file=file,
@@ -128,6 +132,7 @@ def upload_files(
 def upload_file(
     transport: Transport,
     *,
+    version: str,
     version_id: str,
     path: str,
     file: Path,
@@ -135,7 +140,7 @@ def upload_file(
     is_stopped: Callable[[], Any] = bool,
     begun: FileThere | None = None,
 ) -> None:
-    """Send one file of a version, or the rest of one that was ``begun``.
+    """Send one file of a version, or the rest of one that was ``begun``: in parts to the store, or by tus.
 
     ``progress(sent, total)`` is called after each chunk, in bytes. ``is_stopped`` is asked between chunks.
 
@@ -143,6 +148,10 @@ def upload_file(
         ApiError: refused, or still failing after several attempts.
     """
     size = file.stat().st_size
+    if begun is None or begun.direct:
+        if _sent_directly(transport, version, path, file, begun, progress, is_stopped):
+            return None
+        begun = None
     there = begun.parts if begun is not None else {}
     if there or (size >= parts.LEAST_BYTES and not (begun is not None and begun.location)):
         return parts.send(
@@ -162,6 +171,31 @@ def upload_file(
             tus.end(transport, begun.location)
         location = tus.create(transport, {"version": version_id, "path": path}, {"Upload-Length": str(size)})
         return tus.send_chunks(transport, location, source, size, progress, is_stopped)
+
+
+def _sent_directly(
+    transport: Transport,
+    version: str,
+    path: str,
+    file: Path,
+    begun: FileThere | None,
+    progress: Progress | None,
+    is_stopped: Callable[[], Any],
+) -> bool:
+    """Send a file, or the rest of it, to the object store; return False when the server has to take it."""
+    size = file.stat().st_size
+    upload = begun.direct if begun else begin_direct(transport, version, path, size)
+    if upload is None:
+        return False
+    if begun is None or begun.size == size:
+        try:
+            send_direct(transport, upload, file, size, progress, is_stopped)
+        except StoreUnreachable:
+            pass  # The server takes the bytes itself.
+        else:
+            return True
+    tus.end(transport, f"/api/v1/uploads/{upload.rstrip('/').rpartition('/')[2]}")
+    return False
 
 
 def _known_sizes(transport: Transport, version: str, sizes: Iterable[int]) -> frozenset[int]:

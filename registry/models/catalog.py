@@ -151,7 +151,9 @@ class UploadState(models.TextChoices):
 
 
 class Upload(Row):
-    """A resumable upload (tus). Bytes are in the staging folder under the id until a worker has moved them.
+    """A resumable upload. Bytes are in the staging folder under the id until a worker has moved them (tus).
+
+    With ``part_bytes`` they are in the store instead, in parts of that size (registry.services.direct_uploads).
 
     ``sha256`` and ``blake3`` are over all bytes, once somebody has read them: the web process while they arrive, or a
     worker. A part was sent beside others, which together became ``whole``, in the order of ``position``.
@@ -162,6 +164,7 @@ class Upload(Row):
     path = models.CharField(max_length=500)
     length = models.BigIntegerField()
     offset = models.BigIntegerField(default=0)
+    part_bytes = models.BigIntegerField(default=0)
     expected_sha256 = models.CharField(max_length=64, blank=True)
     expected_blake3 = models.CharField(max_length=64, blank=True)
     sha256 = models.CharField(max_length=64, blank=True)

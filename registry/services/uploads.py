@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import re
 import uuid
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from django.conf import settings
 from django.db import transaction
@@ -16,6 +17,7 @@ from django.utils.translation import gettext as _
 
 from registry import telemetry
 from registry.domain.actors import Actor
+from registry.domain.parts import part_sizes
 from registry.domain.paths import MAX_FILES, require_path
 from registry.errors import (
     Conflict,
@@ -36,7 +38,7 @@ from registry.services.permissions import require
 from registry.services.staging import staged_remove, staging_path
 from registry.services.transition import move
 from registry.services.versions import version_abandon, version_add_file
-from registry.storage import artifact_store, storage_key
+from registry.storage import DigestDiffers, StagedPart, artifact_store, storage_key
 
 __all__ = [
     "staging_path",
@@ -54,11 +56,19 @@ _UNKNOWN = Digests()
 
 
 def upload_create(
-    *, version: ModelVersion, path: str, length: int, sha256: str = "", part: int | None = None, actor: Actor
+    *,
+    version: ModelVersion,
+    path: str,
+    length: int,
+    sha256: str = "",
+    part: int | None = None,
+    part_bytes: int = 0,
+    actor: Actor,
 ) -> Upload:
     """Begin an upload of ``length`` bytes to ``path`` of a version, or of a ``part`` of it (``upload_concatenate``).
 
-    ``part`` says which one, from 0, for those who look at what is there; parts may have the same path.
+    ``part`` says which one, from 0, for those who look at what is there; parts may have the same path. With
+    ``part_bytes`` the bytes go to the store directly (registry.services.direct_uploads).
 
     Raises:
         ValidationFailed: a bad path, length or digest.
@@ -84,6 +94,7 @@ def upload_create(
             owner_id=owner_id,
             is_part=part is not None,
             position=part,
+            part_bytes=part_bytes,
         )
 
 
@@ -233,6 +244,8 @@ def upload_store(*, upload_id: uuid.UUID) -> Blob:
         return VersionFile.objects.select_related("blob").get(version=upload.version_id, path=upload.path).blob
     if upload.state != UploadState.RECEIVED:
         raise InvalidTransition(_("The upload is %(state)s.") % {"state": upload.state})
+    if upload.part_bytes:
+        return _store_parts(upload)
     path = staging_path(upload.id)
     try:
         parts_join(upload)
@@ -248,6 +261,27 @@ def upload_store(*, upload_id: uuid.UUID) -> Blob:
     store = artifact_store()
     if not store.exists(sha256):
         store.take_file(path, sha256)
+    return _add_stored(upload, lambda: store.take_file(path, sha256))
+
+
+def _store_parts(upload: Upload) -> Blob:
+    """Keep the parts that lie in the store as a blob, once they have the digest that was promised."""
+    store, sha256 = artifact_store(), upload.expected_sha256
+    sizes = part_sizes(upload.length, upload.part_bytes)
+    try:
+        upload.sha256, upload.blake3 = sha256, store.join_parts(upload.pk, sizes, sha256)
+    except DigestDiffers:
+        _fail(upload, _damaged(upload))
+    upload.save(update_fields=["sha256", "blake3"])
+    blob = _add_stored(upload, lambda: store.join_parts(upload.pk, sizes, sha256))
+    with contextlib.suppress(StorageFailed):  # The sweep takes what stays.
+        store.delete_parts([StagedPart(upload.pk, number, size) for number, size in enumerate(sizes, 1)])
+    return blob
+
+
+def _add_stored(upload: Upload, store_again: Callable[[], object]) -> Blob:
+    """Add content that the store holds, as ``upload.sha256``, to the version: received -> stored."""
+    sha256, store = upload.sha256, artifact_store()
     with transaction.atomic():
         # The version before the blob, as everywhere, so that two callers cannot wait for each other.
         ModelVersion.objects.select_for_update().get(pk=upload.version_id)
@@ -258,7 +292,7 @@ def upload_store(*, upload_id: uuid.UUID) -> Blob:
         # Under the row's lock collection cannot take the content; it may have just before.
         blob = Blob.objects.select_for_update().get(sha256=sha256)
         if not store.exists(sha256):
-            store.take_file(path, sha256)
+            store_again()
         version_add_file(version=upload.version, path=upload.path, blob=blob)
         move(upload, "state", UploadState.STORED, cause="stored", actor=Actor.system("uploads"))
         parts_end(upload, UploadState.STORED, "stored with its whole")
@@ -354,7 +388,11 @@ def _require_complete(upload: Upload, path: Path) -> None:
 def _require_promised(upload: Upload, found: Digests) -> None:
     promised = Digests(upload.expected_sha256, upload.expected_blake3)
     if any(said and said != is_so for said, is_so in zip(promised, found, strict=True)):
-        _fail(upload, _("“%(path)s” was damaged on the way: its digest differs.") % {"path": upload.path})
+        _fail(upload, _damaged(upload))
+
+
+def _damaged(upload: Upload) -> str:
+    return _("“%(path)s” was damaged on the way: its digest differs.") % {"path": upload.path}
 
 
 def _hash_file(path: Path) -> Digests:
@@ -369,7 +407,7 @@ def _unreadable(error: OSError) -> StorageFailed:
     return StorageFailed(_("The uploaded bytes cannot be read: %(why)s.") % {"why": error.strerror})
 
 
-def _fail(upload: Upload, message: str) -> None:
+def _fail(upload: Upload, message: str) -> NoReturn:
     with transaction.atomic():
         actor = Actor.system("uploads")
         move(upload, "state", UploadState.FAILED, cause=message, actor=actor, error=message)

@@ -13,6 +13,7 @@ from registry.models import JoinToken
 from registry.services.approvals import approvals_expire
 from registry.services.blobs import blobs_collect, orphans_collect_in_turn
 from registry.services.ci_exchange import issuer_uses_purge
+from registry.services.direct_uploads import parts_collect
 from registry.services.idempotency import answers_purge
 from registry.services.login_requests import login_requests_purge
 from registry.services.operations import operations_purge
@@ -47,6 +48,7 @@ STEPS: Mapping[str, Callable[[datetime], object]] = {
     "operations_purge": operations_purge,
     "blobs_collect": blobs_collect,
     "orphans_collect": orphans_collect_in_turn,
+    "parts_collect": parts_collect,
     "refused_versions_purge": refused_versions_purge,
     "rollouts_purge": rollouts_purge,
     "approvals_purge": approvals_purge,

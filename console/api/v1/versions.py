@@ -27,7 +27,6 @@ from console.api.v1.serializers.catalog import (
     RankingSerializer,
     ReasonWrite,
     SizesSerializer,
-    UploadSerializer,
     VersionChange,
     VersionSerializer,
     VersionWrite,
@@ -220,20 +219,6 @@ class VersionFilesKnown(VersionView):
     def post(self, request: Request, **_address: Any) -> Response:
         require(self.actor, "version.write", self.version)
         return Response({"sizes": blobs.known_sizes(self.actor, self.read(SizesSerializer)["sizes"])})
-
-
-class VersionUploads(VersionView):
-    """Files on their way into a version."""
-
-    listing = Listing(("state", "path"))
-
-    @extend_schema(
-        summary="List uploads",
-        description="The bytes of one go to `/api/v1/uploads/{id}` by the tus protocol; whoever began it may go on.",
-        responses=paged(UploadSerializer),
-    )
-    def get(self, request: Request, **_address: Any) -> Response:
-        return self.page(self.version.uploads.all(), UploadSerializer)
 
 
 class VersionChecks(VersionView):

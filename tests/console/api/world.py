@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from allauth.socialaccount.models import SocialAccount
+from django.utils import timezone
 
-from registry.models import VersionMeasurement
+from registry.models import Upload, VersionMeasurement
 from registry.outgoing import Refused
 from registry.services import aliases, apply_sets, cards, scim_tokens, sso, webhooks
 from registry.services.webhook_events import event_test
@@ -76,6 +78,14 @@ def make_world(cast: Cast) -> World:
     rule = cast.trust_rule()
     key = cast.signing_key()
     signer = cast.signing_identity()
+    upload = Upload.objects.create(
+        version=version,
+        owner=cast.alice,
+        path="late.bin",
+        length=1,
+        part_bytes=1 << 20,
+        expires_at=timezone.now() + timedelta(days=1),
+    )
     for place in (cast.project, None):
         apply_sets.apply_set_record(project=place, name="birds", members=[], apply_set=None, actor=alice)
     values = {
@@ -102,6 +112,7 @@ def make_world(cast: Cast) -> World:
         "approval": str(served.approval.pk),
         "rollout": str(served.deployment.rollouts.get().pk),
         "operation": str(served.operation.pk),
+        "upload": str(upload.pk),
         "webhook": str(hook.pk),
         "delivery": str(delivery.pk),
         "token": str(cast.token_row("alice", "read")[0].pk),
@@ -134,6 +145,16 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("post", "projects/<slug:project>/models/<str:model>/versions/<str:version>/files/"): {
         "path": "model.onnx",
         "sha256": "0" * 64,
+    },
+    ("post", "projects/<slug:project>/models/<str:model>/versions/<str:version>/uploads/"): {
+        "path": "weights.bin",
+        "length": 1,
+    },
+    ("post", "projects/<slug:project>/models/<str:model>/versions/<str:version>/uploads/<uuid:upload>/parts"): {
+        "numbers": [1]
+    },
+    ("post", "projects/<slug:project>/models/<str:model>/versions/<str:version>/uploads/<uuid:upload>/complete"): {
+        "sha256": "0" * 64
     },
     ("post", "projects/<slug:project>/models/<str:model>/versions/<str:version>/files/known"): {"sizes": [1]},
     ("post", "projects/<slug:project>/models/<str:model>/versions/<str:version>/measurements/"): {"node": "node-1"},

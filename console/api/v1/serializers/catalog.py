@@ -10,7 +10,9 @@ from rest_framework import serializers
 
 from console.api.v1.serializers.deployments import VersionReference
 from registry.domain.model_facts import MAX_LABEL, MAX_URL
+from registry.domain.parts import MOST_PARTS
 from registry.models import Check, ConfigRevision, ModelVersion, RegisteredModel, Upload, VersionFile
+from registry.services.direct_uploads import MOST_AT_ONCE
 from serving_node.contract.conversion import ConversionReport
 from serving_node.contract.errors import ContractError
 
@@ -227,6 +229,7 @@ class UploadSerializer(serializers.ModelSerializer[Upload]):
     """A file that is being uploaded, or was. ``sha256`` is over all its bytes, once the server has read them.
 
     Parts (``is_part``) have a ``position`` in their file, and ``whole`` once they are joined.
+    ``part_bytes``: it goes to the object store directly, in parts of that size.
     """
 
     class Meta:
@@ -236,6 +239,7 @@ class UploadSerializer(serializers.ModelSerializer[Upload]):
             "path",
             "length",
             "offset",
+            "part_bytes",
             "state",
             "sha256",
             "error",
@@ -245,6 +249,51 @@ class UploadSerializer(serializers.ModelSerializer[Upload]):
             "created_at",
             "expires_at",
         ]
+
+
+class UploadWrite(serializers.Serializer[Any]):
+    """Begins an upload in parts."""
+
+    path = serializers.CharField(max_length=500, trim_whitespace=False)
+    length = serializers.IntegerField(min_value=1, max_value=2**62)
+
+
+class PartsWrite(serializers.Serializer[Any]):
+    """For which parts addresses are wanted, the first is 1."""
+
+    numbers = serializers.ListField(
+        child=serializers.IntegerField(min_value=1, max_value=MOST_PARTS), min_length=1, max_length=MOST_AT_ONCE
+    )
+
+
+class PartAddressSerializer(serializers.Serializer[Any]):
+    """Where a part of ``size`` bytes is PUT with these headers, without any other credentials, until it expires."""
+
+    number = serializers.IntegerField()
+    size = serializers.IntegerField()
+    url = serializers.CharField()
+    headers = serializers.DictField(child=serializers.CharField())
+    expires_at = serializers.DateTimeField()
+
+
+class PartAddressesSerializer(serializers.Serializer[Any]):
+    """Addresses of parts."""
+
+    parts = PartAddressSerializer(many=True)
+
+
+class PartsSerializer(serializers.Serializer[Any]):
+    """Which parts the store has."""
+
+    part_bytes = serializers.IntegerField()
+    count = serializers.IntegerField()
+    present = serializers.ListField(child=serializers.IntegerField())
+
+
+class UploadComplete(serializers.Serializer[Any]):
+    """What all parts together are."""
+
+    sha256 = serializers.RegexField(r"^[0-9a-f]{64}$")
 
 
 class FileWrite(serializers.Serializer[Any]):
