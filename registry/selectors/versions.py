@@ -156,6 +156,19 @@ def file_of(version: ModelVersion, path: str) -> VersionFile:
     return file
 
 
+def upload_in_parts(actor: Actor, version: ModelVersion, upload_id: uuid.UUID) -> Upload:
+    """Return an upload in parts of the actor's own.
+
+    Raises:
+        NotFound: there is none, or it is somebody else's.
+    """
+    mine = version.uploads.select_related("version__model").filter(owner_id=actor.user_id, part_bytes__gt=0)
+    upload = mine.filter(pk=upload_id).first()
+    if upload is None:
+        raise NotFound(_("You have no such upload in parts."))
+    return upload
+
+
 def version_detail(version: ModelVersion) -> VersionDetail:
     """Return everything a version's page shows."""
     routes = version.routes.select_related("deployment__fleet__environment", "deployment__model")

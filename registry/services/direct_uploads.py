@@ -18,7 +18,7 @@ from django.utils.translation import gettext as _
 
 from registry.domain.actors import Actor
 from registry.domain.parts import part_count, part_size, part_sizes
-from registry.errors import Conflict, InvalidTransition, NotFound, ValidationFailed
+from registry.errors import Conflict, InvalidTransition, ValidationFailed
 from registry.models import ModelVersion, Upload, UploadState
 from registry.services.blobs import Digests
 from registry.services.permissions import require
@@ -55,21 +55,6 @@ def direct_upload_create(*, version: ModelVersion, path: str, length: int, actor
         require(actor, "version.write", version)
         raise Conflict(_("This server takes uploads by the tus protocol only."))
     return upload_create(version=version, path=path, length=length, part_bytes=part_size(length), actor=actor)
-
-
-def direct_upload_find(*, version: ModelVersion, upload_id: uuid.UUID, actor: Actor) -> Upload:
-    """Return an upload in parts of the actor's own.
-
-    Raises:
-        NotFound: there is none, or it is somebody else's.
-        PermissionDenied: the actor may no longer write there.
-    """
-    require(actor, "version.write", version)
-    mine = Upload.objects.select_related("version__model").filter(version=version, owner_id=actor.user_id)
-    upload = mine.filter(pk=upload_id, part_bytes__gt=0).first()
-    if upload is None:
-        raise NotFound(_("You have no such upload in parts."))
-    return upload
 
 
 def parts_sign(*, upload: Upload, numbers: Sequence[int]) -> list[PartAddress]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from typing import Any
 
 from drf_spectacular.utils import extend_schema
@@ -22,7 +21,9 @@ from console.api.v1.serializers.catalog import (
 from console.api.v1.versions import VersionView
 from registry.domain.parts import part_count
 from registry.models import Upload
+from registry.selectors.versions import upload_in_parts
 from registry.services import direct_uploads as services
+from registry.services.permissions import require
 
 
 class VersionUploads(VersionView):
@@ -57,8 +58,9 @@ class UploadView(VersionView):
     @property
     def upload(self) -> Upload:
         """Return the caller's own upload of the address."""
-        wanted: uuid.UUID = self.kwargs["upload"]
-        return services.direct_upload_find(version=self.version, upload_id=wanted, actor=self.actor)
+        version, wanted = self.version, self.kwargs["upload"]
+        require(self.actor, "version.write", version)
+        return upload_in_parts(self.actor, version, wanted)
 
 
 class UploadParts(UploadView):

@@ -84,6 +84,7 @@ def make_world(cast: Cast) -> World:
         path="late.bin",
         length=1,
         part_bytes=1 << 20,
+        state="received",
         expires_at=timezone.now() + timedelta(days=1),
     )
     for place in (cast.project, None):
