@@ -24,6 +24,7 @@ WRITTEN = "Written by `scripts/generate_reference.py`; change the code, then run
 LIMITS = [
     ("One uploaded file", "console.settings:MAX_UPLOAD_BYTES", "bytes", "FLOTILLA_MAX_UPLOAD_BYTES"),
     ("An unfinished upload is kept", "console.settings:UPLOAD_EXPIRY_HOURS", "hours", "FLOTILLA_UPLOAD_EXPIRY_HOURS"),
+    ("Disk that uploads leave free", "console.settings:STAGING_FREE_BYTES", "bytes", "FLOTILLA_STAGING_FREE_BYTES"),
     ("Content that nobody holds is kept", "console.settings:BLOB_GRACE_HOURS", "hours", "FLOTILLA_BLOB_GRACE_HOURS"),
     ("Silence while bytes are being sent", "console.uploads.reception:IDLE_SECONDS", "seconds", ""),
     ("Files of a version", "registry.domain.paths:MAX_FILES", "", ""),

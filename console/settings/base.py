@@ -269,6 +269,8 @@ SPECTACULAR_SETTINGS = {
 # Artifacts: a URL that obstore understands; uploads wait in a folder that web and workers share.
 ARTIFACT_STORE_URL = env.text("FLOTILLA_ARTIFACT_STORE_URL", (DATA_DIR / "artifacts").absolute().as_uri())
 STAGING_DIR = Path(env.text("FLOTILLA_STAGING_DIR", str(DATA_DIR / "staging")))
+# So many bytes of its disk stay free; an upload that would take them is not begun.
+STAGING_FREE_BYTES = env.integer("FLOTILLA_STAGING_FREE_BYTES", 1024**3)
 # What nobody has approved runs in a sandbox, or not at all.
 SANDBOX = env.flag("FLOTILLA_SANDBOX", True)
 SANDBOX_MEMORY_BYTES = env.integer("FLOTILLA_SANDBOX_MEMORY_BYTES", 4 * 1024**3)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NoReturn
 
+from django.conf import settings
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from console.uploads.digests import RunningDigest
 from console.uploads.protocol import SHA256_PREFIX, Checksum, ProtocolError, storage_full
+from console.uploads.room import require_room, take_room
 from console.uploads.staging import FULL, Busy, StagedFile, staged_size
 from registry.domain.actors import Actor
 from registry.errors import NotFound, PermissionDenied, ValidationFailed
@@ -19,6 +23,7 @@ from registry.selectors.permissions import Denied, can
 from registry.services import uploads
 from registry.services.blobs import Digests
 from registry.services.concatenation import MAX_PARTS, upload_concatenate
+from registry.services.permissions import require
 
 _ENDED = {UploadState.FAILED, UploadState.TERMINATED}
 
@@ -50,21 +55,25 @@ def create(actor: Actor, metadata: dict[str, str], length: int, *, is_part: bool
 
     Of a part ``part`` says which one it is, from 0.
     """
+    version = _version(actor, metadata.get("version", ""))
+    require(actor, "version.write", version)
+    staging = Path(settings.STAGING_DIR)
+    staging.mkdir(parents=True, exist_ok=True, mode=0o700)
+    require_room(staging, length)
     upload = uploads.upload_create(
-        version=_version(actor, metadata.get("version", "")),
+        version=version,
         path=_path(metadata),
         length=length,
         sha256=metadata.get("sha256", ""),
         part=_part(metadata) if is_part else None,
         actor=actor,
     )
-    staging = uploads.staging_path(upload.pk)
     try:
-        staging.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with StagedFile(staging) as staged:
+        with StagedFile(uploads.staging_path(upload.pk)) as staged:
             staged.settle(0)
+            take_room(staged.descriptor, length)
     except OSError as error:
-        # Without its file the row would only keep the path from being uploaded again.
+        # Without its file and the room for it the row would only keep the path from being uploaded again.
         uploads.upload_terminate(upload_id=upload.pk, actor=actor)
         if error.errno in FULL:
             raise storage_full() from error
@@ -138,6 +147,8 @@ def begin(actor: Actor, upload_id: uuid.UUID, offset: int) -> tuple[Upload, Stag
         if upload.state != UploadState.RECEIVING:
             _refuse_offset(upload.length)
         present = staged.settle(upload.offset)
+        with contextlib.suppress(OSError):  # What was cut off has gone back; when somebody took it, what fits counts.
+            take_room(staged.descriptor, upload.length)
         if present != upload.offset:
             uploads.upload_advance(upload_id=upload_id, from_offset=upload.offset, to_offset=present)
             upload.offset = present

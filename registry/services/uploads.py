@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import shutil
 import uuid
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -41,6 +42,7 @@ from registry.services.versions import version_abandon, version_add_file
 from registry.storage import DigestDiffers, StagedPart, artifact_store, storage_key
 
 __all__ = [
+    "staged_collect",
     "staging_path",
     "upload_advance",
     "upload_create",
@@ -53,6 +55,7 @@ __all__ = [
 _RUNNING = (UploadState.RECEIVING, UploadState.RECEIVED)
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _UNKNOWN = Digests()
+_FILE_SECONDS, _FOLDER_SECONDS = 3600, 24 * 3600
 
 
 def upload_create(
@@ -346,6 +349,36 @@ def uploads_expire(now: datetime) -> int:
         with contextlib.suppress(InvalidTransition):
             version_abandon(version=version, reason=_("Nothing was uploaded in time."), actor=actor)
     return ended
+
+
+def staged_collect(now: datetime, *, limit: int = 1000) -> int:
+    """Delete what lies in the staging folder and belongs to nothing any more; return how many.
+
+    A process that died between a commit and its deletion leaves the bytes of an upload that has ended; a worker that
+    died leaves a folder, which nobody works in after a day.
+    """
+    collected = 0
+    folder = Path(settings.STAGING_DIR)
+    for path in folder.iterdir() if folder.exists() else ():
+        with contextlib.suppress(OSError):
+            age = now.timestamp() - path.stat(follow_symlinks=False).st_mtime
+            if path.is_dir() and age > _FOLDER_SECONDS:
+                shutil.rmtree(path)
+                collected += 1
+            elif age > _FILE_SECONDS and _is_of_ended_upload(path.name):
+                path.unlink()
+                collected += 1
+        if collected >= limit:
+            break
+    return collected
+
+
+def _is_of_ended_upload(name: str) -> bool:
+    try:
+        upload_id = uuid.UUID(name)
+    except ValueError:
+        return False
+    return not Upload.objects.filter(pk=upload_id, state__in=_RUNNING).exists()
 
 
 def require_free_path(version: ModelVersion, path: str, *, is_part: bool = False) -> None:

@@ -20,7 +20,7 @@ from registry.services.operations import operations_purge
 from registry.services.retention import approvals_purge, refused_versions_purge, rollouts_purge
 from registry.services.samples import partitions_drop, partitions_ensure
 from registry.services.tokens import job_tokens_purge, tokens_tell_expiry
-from registry.services.uploads import uploads_expire
+from registry.services.uploads import staged_collect, uploads_expire
 from registry.services.webhook_deliveries import deliveries_purge
 
 _log = logging.getLogger(__name__)
@@ -44,6 +44,7 @@ STEPS: Mapping[str, Callable[[datetime], object]] = {
     "partitions_ensure": partitions_ensure,
     "partitions_drop": partitions_drop,
     "uploads_expire": uploads_expire,
+    "staged_collect": staged_collect,
     "approvals_expire": approvals_expire,
     "operations_purge": operations_purge,
     "blobs_collect": blobs_collect,

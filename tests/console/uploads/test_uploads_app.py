@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -19,7 +20,7 @@ from blake3 import blake3
 from django.conf import settings
 from django.utils import timezone
 
-from console.uploads import digests, protocol, reception, sessions
+from console.uploads import digests, protocol, reception, room, sessions
 from registry.errors import ValidationFailed
 from registry.models import Upload, UploadState
 from registry.services import uploads
@@ -315,6 +316,90 @@ def test_no_room_for_a_new_upload_is_507_and_leaves_the_path_free(
     assert (answer.status_code, answer.json()["code"]) == (507, "storage_full")
     assert not Upload.objects.filter(state=UploadState.RECEIVING).exists()
     assert bob.post("/api/v1/uploads/", headers=words).status_code == 201
+
+
+def test_upload_that_does_not_fit_is_not_begun(
+    bob: httpx2.Client, shared_cast: Cast, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = {
+        "Upload-Length": str(len(BODY)),
+        "Upload-Metadata": metadata(version=str(shared_cast.version().pk), path="model.onnx"),
+    }
+    with monkeypatch.context() as patched:
+        patched.setattr(settings, "STAGING_FREE_BYTES", 2**62)
+        answer = bob.post("/api/v1/uploads/", headers=words)
+    assert (answer.status_code, answer.json()["code"]) == (507, "storage_full")
+    assert f"this takes {len(BODY)}" in answer.json()["detail"]
+    with monkeypatch.context() as patched:
+        patched.setattr(room, "LEAST_FREE_NAMES", 2**62)
+        answer = bob.post("/api/v1/uploads/", headers=words)
+    assert (answer.status_code, answer.json()["code"]) == (507, "storage_full")
+    assert not Upload.objects.exists()
+    assert bob.post("/api/v1/uploads/", headers=words).status_code == 201
+
+
+def blocks(location: str) -> int:
+    return staging_path(row(location).pk).stat().st_blocks * 512
+
+
+def test_room_is_reserved_at_the_beginning_and_goes_back_at_the_end(
+    bob: httpx2.Client, shared_cast: Cast, tmp_path: Path
+) -> None:
+    with (tmp_path / "trial").open("wb") as trial:
+        room.take_room(trial.fileno(), 8 << 20)
+        if os.fstat(trial.fileno()).st_blocks == 0:
+            pytest.skip("the file system here cannot reserve")
+    body = os.urandom(8 << 20)
+    location = begin(bob, shared_cast, len(body))
+    assert blocks(location) >= len(body)
+    assert offset_of(bob, location) == 0
+    # A refused chunk is cut off, which gives its room back; the next chunk takes it again.
+    assert patch(bob, location, 0, body[:300_000], **{"Upload-Checksum": checksum(b"")}).status_code == 460
+    assert patch(bob, location, 0, body[:300_000]).status_code == 204
+    assert blocks(location) >= len(body)
+    assert patch(bob, location, 300_000, body[300_000:]).status_code == 204
+    assert staging_path(row(location).pk).read_bytes() == body
+    gone = begin(bob, shared_cast, len(body))
+    assert bob.delete(gone).status_code == 204
+    assert not staging_path(row(gone).pk).exists()
+
+
+def test_no_room_to_reserve_leaves_the_path_free(
+    bob: httpx2.Client, shared_cast: Cast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_arguments: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    words = {
+        "Upload-Length": str(len(BODY)),
+        "Upload-Metadata": metadata(version=str(shared_cast.version().pk), path="model.onnx"),
+    }
+    with monkeypatch.context() as patched:
+        patched.setattr(sessions, "take_room", full)
+        assert bob.post("/api/v1/uploads/", headers=words).status_code == 507
+    assert not any(staging_path(one.pk).exists() for one in Upload.objects.all())
+    assert bob.post("/api/v1/uploads/", headers=words).status_code == 201
+
+
+def test_full_disk_in_a_large_chunk_keeps_the_rest_of_the_upload(
+    bob: httpx2.Client, shared_cast: Cast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body, write = os.urandom(5 << 20), os.pwrite
+    location = begin(bob, shared_cast, len(body))
+    assert patch(bob, location, 0, body[: 1 << 20], **{"Upload-Checksum": prefix(body[: 1 << 20])}).status_code == 204
+
+    def small_disk(descriptor: int, data: Any, offset: int) -> int:
+        if offset >= 3 << 20:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(descriptor, data, offset)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pwrite", small_disk)
+        answer = patch(bob, location, 1 << 20, body[1 << 20 :], **{"Upload-Checksum": prefix(body)})
+        assert (answer.status_code, answer.json()["code"]) == (507, "storage_full")
+    assert offset_of(bob, location) == 1 << 20
+    assert patch(bob, location, 1 << 20, body[1 << 20 :], **{"Upload-Checksum": prefix(body)}).status_code == 204
+    assert row(location).sha256 == hashlib.sha256(body).hexdigest()
 
 
 def test_full_disk_is_507_and_keeps_what_fitted(

@@ -264,3 +264,26 @@ def test_the_store_reads_ranges(tmp_path: Any) -> None:
     store.delete(DIGEST)
     with pytest.raises(StorageFailed, match="not there"):
         store.open_range(DIGEST)
+
+
+def test_what_dead_processes_left_in_the_staging_folder_goes(world: Any, settings: Any) -> None:
+    running, ended = begin(world), begin(world)
+    for upload in (running, ended):
+        uploads.staging_path(upload.id).parent.mkdir(parents=True, exist_ok=True)
+        uploads.staging_path(upload.id).write_bytes(b"some")
+    folder = uploads.staging_path(running.id).parent
+    uploads.upload_terminate(upload_id=ended.id, actor=world.actor(world.carol))
+    uploads.staging_path(ended.id).write_bytes(b"left behind")
+    (folder / f"check-{running.version_id}").mkdir()
+    (folder / "somebody-elses").write_bytes(b"kept")
+    now = timezone.now()
+    assert uploads.staged_collect(now) == 0
+    assert uploads.staged_collect(now + timedelta(hours=2)) == 1
+    assert not uploads.staging_path(ended.id).exists()
+    assert uploads.staged_collect(now + timedelta(hours=25)) == 1
+    assert sorted(one.name for one in folder.iterdir()) == sorted([str(running.id), "somebody-elses"])
+
+
+def test_staging_folder_that_is_not_there_is_no_error(settings: Any, tmp_path: Any) -> None:
+    settings.STAGING_DIR = tmp_path / "none"
+    assert uploads.staged_collect(timezone.now()) == 0
