@@ -134,6 +134,7 @@ def test_parts_that_are_there_are_not_sent_again_unless_the_file_is_another(
         assert (there.is_whole, there.offset >= 300_000) == (False, True)
         upload_file(
             client._transport,
+            version=version,
             version_id=str(ModelVersion.objects.get().pk),
             path="large.bin",
             file=large,
