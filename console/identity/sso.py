@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from typing import Any
 
 import jwt
@@ -22,13 +21,12 @@ from django.utils.translation import gettext as _
 
 from console.identity.outside_http import outside_session
 from console.middleware.request_context import facts_of
-from registry.domain.group_roles import groups_of
 from registry.errors import RegistryError
 from registry.models import SsoProvider
 from registry.selectors.sso import providers_offered
 from registry.services.sealing import unseal
 from registry.services.sign_ins import sign_in_failed
-from registry.services.sso_sign_in import account_of_subject, groups_apply, sso_sign_up
+from registry.services.sso_sign_in import account_of_subject, claimed_groups, groups_apply, sso_sign_up
 
 log = logging.getLogger(__name__)
 
@@ -129,7 +127,8 @@ class SsoAdapter(DefaultSocialAccountAdapter):  # type: ignore[misc]
     def pre_social_login(self, request: HttpRequest, sociallogin: Any) -> None:
         """Make the account of a newcomer, and give the roles that groups mean."""
         provider = SsoProvider.objects.get(slug=sociallogin.account.provider)
-        claims, groups = _claims(sociallogin.account.extra_data, provider)
+        said = sociallogin.account.extra_data
+        claims, groups = said.get("userinfo", {}), claimed_groups(said, provider)
         if sociallogin.state.get("process") == "connect":
             return
         try:
@@ -162,12 +161,6 @@ def _app(row: SsoProvider) -> Any:
         "scope": row.scopes.split(),
     }
     return app
-
-
-def _claims(said: Mapping[str, Any], provider: SsoProvider) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return what the provider says of the person, and their groups."""
-    claims = said.get("userinfo", {})
-    return claims, groups_of(claims.get(provider.groups_claim)) if provider.groups_claim else ()
 
 
 def sign_in_failed_at(request: HttpRequest, slug: str, reason: Any) -> HttpResponse:

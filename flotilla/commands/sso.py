@@ -123,6 +123,17 @@ def mappings(client: Flotilla, provider: str, as_json: bool) -> None:
     show(found, as_json, lambda: table(rows, ["GROUP", "IN", "ROLE"]))
 
 
+@sso.command()
+@click.argument("provider")
+@json_option
+@client_command
+def groups(client: Flotilla, provider: str, as_json: bool) -> None:
+    """List the groups that PROVIDER keeps here by SCIM."""
+    found = client.sso.groups(provider)
+    rows = ([one["display_name"], one["external_id"] or "-", one["people"]] for one in found)
+    show(found, as_json, lambda: table(rows, ["GROUP", "ID AT THE PROVIDER", "PEOPLE"]))
+
+
 @sso.command("map")
 @click.argument("provider")
 @click.argument("group")

@@ -59,6 +59,10 @@ class Sso:
             raise ApiError(404, "not_found", f"The group {group} gives nothing {where}.")
         self._transport.change("DELETE", f"{_PROVIDERS}{slug}/mappings/{found[0]['id']}/")
 
+    def groups(self, slug: str) -> list[Json]:
+        """Return the groups that a provider keeps here by SCIM, with how many ``people`` are in each."""
+        return [*self._transport.pages(f"{_PROVIDERS}{slug}/groups/")]
+
     def scim_tokens(self) -> list[Json]:
         """Return the tokens for provisioning, newest first."""
         return [*self._transport.pages(_TOKENS)]

@@ -51,6 +51,18 @@ def role_changes(wanted: Mapping[Place, str], held: Mapping[Place, Held]) -> dic
     return changes
 
 
+def groups_in_force(
+    claimed: Iterable[str], kept: Iterable[Iterable[str]], mine: Iterable[Iterable[str]]
+) -> frozenset[str]:
+    """Return the groups that count for somebody: what they claimed, and where the provider keeps them (SCIM).
+
+    ``kept`` are the names of each group that the provider keeps here, ``mine`` those with the person in it. About a
+    group that is kept, an older claim says nothing.
+    """
+    known = {name for names in kept for name in names}
+    return frozenset(claimed) - known | {name for names in mine for name in names}
+
+
 def groups_of(claim: object) -> tuple[str, ...]:
     """Return the groups of a claim: a list of texts, or one text; anything else is no group."""
     if isinstance(claim, str):

@@ -57,7 +57,7 @@ from registry.models.measurements import ScratchUnit, VersionMeasurement
 from registry.models.operations import Operation, OperationQueue, OperationState
 from registry.models.samples import NodeSample, Resolution, Sample
 from registry.models.signing import SigningIdentity, SigningKey, VersionSigner
-from registry.models.sso import GroupMapping, ScimToken, SignUp, SsoProvider
+from registry.models.sso import GroupMapping, ScimGroup, ScimToken, SignUp, SsoProvider
 from registry.models.trust import Issuer, IssuerKind, IssuerTokenUse, TrustRule
 from registry.models.webhooks import (
     DeliveryState,
@@ -117,6 +117,7 @@ __all__ = [
     "Route",
     "RouteRole",
     "Sample",
+    "ScimGroup",
     "ScimToken",
     "ScratchUnit",
     "ServingNode",

@@ -68,3 +68,23 @@ class ScimToken(Row):
 
     def __str__(self) -> str:
         return f"{self.name} ({self.public_id})"
+
+
+class ScimGroup(Row):
+    """A group that a provider keeps here; mappings name it by its display name or by the provider's own id of it."""
+
+    provider = models.ForeignKey(SsoProvider, on_delete=models.CASCADE, related_name="scim_groups")
+    display_name = models.CharField(max_length=200)
+    external_id = models.CharField(max_length=200, blank=True)
+    members = models.ManyToManyField(User, related_name="scim_groups", blank=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["provider", "display_name"], name="scim_group_once")]
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """By which names mappings mean it."""
+        return frozenset(key for key in (self.display_name, self.external_id) if key)
+
+    def __str__(self) -> str:
+        return f"{self.display_name} ({self.provider.slug})"

@@ -6,12 +6,12 @@ import uuid
 from typing import Any
 
 from allauth.socialaccount.models import SocialAccount
-from django.db.models import QuerySet
+from django.db.models import Count, QuerySet
 from django.utils.translation import gettext as _
 
 from registry.domain.actors import Actor
 from registry.errors import NotFound
-from registry.models import GroupMapping, ScimToken, SsoProvider, User
+from registry.models import GroupMapping, ScimGroup, ScimToken, SsoProvider, User
 from registry.selectors.lookup import one_by_id
 from registry.selectors.permissions import can
 
@@ -47,6 +47,11 @@ def mappings_of(provider: SsoProvider) -> QuerySet[GroupMapping]:
 def mapping_get(provider: SsoProvider, mapping_id: uuid.UUID | str) -> GroupMapping:
     """Return one mapping. Raises NotFound."""
     return one_by_id(mappings_of(provider), mapping_id, _("There is no such mapping."))
+
+
+def scim_groups_of(provider: SsoProvider) -> QuerySet[ScimGroup]:
+    """Return the groups that a provider keeps here, by name, each with how many ``people`` are in it."""
+    return provider.scim_groups.annotate(people=Count("members")).order_by("display_name")
 
 
 def identities_of(user: User) -> list[tuple[Any, SsoProvider | None]]:

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import Any
 from urllib.parse import urlsplit
 
 from allauth.socialaccount.models import SocialAccount
 from django.conf import settings
 from django.db import IntegrityError, transaction
+from django.db.models import Q
 from django.utils.translation import gettext as _
 
 from registry.domain.actors import Actor
 from registry.domain.addresses import is_in, is_public, parse_address, parse_networks
 from registry.errors import Conflict, ValidationFailed
-from registry.models import GroupMapping, Project, Role, SignUp, SiteRole, SsoProvider
+from registry.models import GroupMapping, Project, Role, SignUp, SiteRole, SsoProvider, User
 from registry.services import audit
 from registry.services.fields import require_slug
 from registry.services.permissions import require
 from registry.services.sealing import seal
+from registry.services.sso_sign_in import groups_reapply
 
 # Claims that name an account for good: of the standard, and of Microsoft Entra, whose "sub" only we would know.
 SUBJECT_CLAIMS = ("sub", "oid")
@@ -92,7 +95,9 @@ def sso_provider_delete(*, provider: SsoProvider, actor: Actor) -> None:
 def group_mapping_create(
     *, provider: SsoProvider, group: str, project: Project | None = None, role: str, actor: Actor
 ) -> GroupMapping:
-    """Give the members of a group a role in a project, or (without one) on the site, from their next sign-in on.
+    """Give the members of a group a role in a project, or (without one) on the site.
+
+    From their next sign-in on; where the provider keeps the group here (SCIM), at once.
 
     Raises:
         ValidationFailed: there is no such role, or no group.
@@ -105,21 +110,25 @@ def group_mapping_create(
     if not group.strip() or len(group) > 200:
         raise _invalid("group", _("A group has a name of at most 200 characters."))
     mapping = GroupMapping(provider=provider, group=group.strip(), project=project, role=role)
-    try:
-        with transaction.atomic():
-            mapping.save()
-            audit.record(actor=actor, action="group_mapping.create", obj=mapping, after=_mapping_facts(mapping))
-    except IntegrityError:
-        raise Conflict(_("This group has a role there already; remove that first.")) from None
+    with transaction.atomic():
+        try:
+            with transaction.atomic():
+                mapping.save()
+        except IntegrityError:
+            raise Conflict(_("This group has a role there already; remove that first.")) from None
+        audit.record(actor=actor, action="group_mapping.create", obj=mapping, after=_mapping_facts(mapping))
+        groups_reapply(provider=provider, users=_kept_members(mapping), actor=actor)
     return mapping
 
 
 def group_mapping_delete(*, mapping: GroupMapping, actor: Actor) -> None:
-    """Remove a mapping. What it gave goes at the person's next sign-in."""
+    """Remove a mapping. What it gave goes at the person's next sign-in; of a group that is kept here (SCIM) at once."""
     require(actor, "site.users")
     with transaction.atomic():
         audit.record(actor=actor, action="group_mapping.delete", obj=mapping, before=_mapping_facts(mapping))
+        provider, members = mapping.provider, _kept_members(mapping)
         mapping.delete()
+        groups_reapply(provider=provider, users=members, actor=actor)
 
 
 def issuer_problem(issuer: str) -> str:
@@ -172,6 +181,13 @@ def _set(provider: SsoProvider, given: dict[str, Any]) -> None:
 def _facts(provider: SsoProvider) -> dict[str, Any]:
     names = ("slug", "issuer", "subject_claim", *_CHANGEABLE)
     return {name: getattr(provider, name) for name in names}
+
+
+def _kept_members(mapping: GroupMapping) -> set[uuid.UUID]:
+    """Return who is in the group, if the provider keeps it here."""
+    named = Q(scim_groups__display_name=mapping.group) | Q(scim_groups__external_id=mapping.group)
+    rows = User.objects.filter(named, scim_groups__provider=mapping.provider)
+    return set(rows.values_list("pk", flat=True))
 
 
 def _mapping_facts(mapping: GroupMapping) -> dict[str, Any]:

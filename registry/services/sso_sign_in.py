@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from allauth.mfa.models import Authenticator
 from allauth.socialaccount.models import SocialAccount
 from django.db import transaction
+from django.db.models import Q
 from django.utils.translation import gettext as _
 
 from registry import telemetry
 from registry.domain.actors import Actor
-from registry.domain.group_roles import Held, Rule, role_changes, wanted_roles
+from registry.domain.group_roles import Held, Rule, groups_in_force, groups_of, role_changes, wanted_roles
 from registry.errors import Conflict, PermissionDenied
 from registry.models import ROLE_RANK, GroupMapping, Membership, SignUp, SiteRole, SsoProvider, User
 from registry.services import audit
@@ -65,14 +66,45 @@ def account_of_subject(*, provider: SsoProvider, subject: str) -> User | None:
     return found
 
 
-def groups_apply(*, user: User, provider: SsoProvider, groups: Sequence[str]) -> None:
-    """Give and take the roles that the person's groups mean now. Roles that a person gave stay as they are."""
-    actor = Actor.system(f"single sign-on: {provider.slug}")
+def groups_apply(*, user: User, provider: SsoProvider, groups: Collection[str], actor: Actor | None = None) -> None:
+    """Give and take the roles that the person's groups mean now. Roles that a person gave stay as they are.
+
+    ``groups`` are those that the provider claimed; of groups that it keeps here (SCIM) only membership counts.
+    """
+    actor = actor or Actor.system(f"single sign-on: {provider.slug}")
     rows = list(provider.mappings.select_related("project"))
     with transaction.atomic():
         user = User.objects.select_for_update(no_key=True).get(pk=user.pk)
-        _apply_in_projects(user, provider, groups, rows, actor)
-        _apply_on_site(user, provider, groups, rows, actor)
+        named = [row.group for row in rows]
+        kept = provider.scim_groups.filter(Q(display_name__in=named) | Q(external_id__in=named))
+        mine = [group.keys for group in kept.filter(members=user)]
+        counting = groups_in_force(groups, [group.keys for group in kept], mine)
+        _apply_in_projects(user, provider, counting, rows, actor)
+        _apply_on_site(user, provider, counting, rows, actor)
+
+
+def groups_reapply(
+    *, provider: SsoProvider, users: Collection[uuid.UUID], without: Collection[str] = (), actor: Actor
+) -> None:
+    """Give and take what groups mean now, for people whose groups here changed; what they claimed last still counts.
+
+    ``without`` are groups that are no more, whatever was claimed.
+
+    Concurrency: in a transaction. All people are locked first, in the order of their ids, so that two of these that
+    meet wait for one another.
+    """
+    people = list(User.objects.select_for_update(no_key=True).filter(pk__in=users).order_by("pk"))
+    accounts = SocialAccount.objects.filter(provider=provider.slug, user__in=people)
+    claimed = {account.user_id: claimed_groups(account.extra_data, provider) for account in accounts}
+    for user in people:
+        groups = set(claimed.get(user.pk, ())) - set(without)
+        groups_apply(user=user, provider=provider, groups=groups, actor=actor)
+
+
+def claimed_groups(said: Mapping[str, Any], provider: SsoProvider) -> tuple[str, ...]:
+    """Return the groups of what a provider said of somebody at sign-in."""
+    claims = said.get("userinfo", {})
+    return groups_of(claims.get(provider.groups_claim)) if provider.groups_claim else ()
 
 
 def identity_linked(*, user: User, provider: str, actor: Actor) -> None:
@@ -102,7 +134,7 @@ def identity_unlink(*, user: User, identity_id: int, actor: Actor) -> None:
 
 
 def _apply_in_projects(
-    user: User, provider: SsoProvider, groups: Sequence[str], rows: Sequence[GroupMapping], actor: Actor
+    user: User, provider: SsoProvider, groups: Collection[str], rows: Sequence[GroupMapping], actor: Actor
 ) -> None:
     places = {row.project.id: row.project for row in rows if row.project is not None}
     rules = [Rule(row.group, row.project.id, row.role) for row in rows if row.project is not None]
@@ -133,7 +165,7 @@ def _apply_in_projects(
 
 
 def _apply_on_site(
-    user: User, provider: SsoProvider, groups: Sequence[str], rows: Sequence[GroupMapping], actor: Actor
+    user: User, provider: SsoProvider, groups: Collection[str], rows: Sequence[GroupMapping], actor: Actor
 ) -> None:
     rules = [Rule(row.group, None, row.role) for row in rows if row.project is None]
     has_role = user.site_role != SiteRole.NONE

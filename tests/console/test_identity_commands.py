@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from flotilla.cli import main
 from flotilla.sdk import Flotilla
-from registry.models import AuditEvent, Membership, SsoProvider, User
+from registry.models import AuditEvent, Membership, ScimGroup, SsoProvider, User
 from tests.console.conftest import Cast, RunningConsole
 
 Run = Callable[..., Any]
@@ -95,6 +95,8 @@ def test_providers_their_groups_and_tokens_for_provisioning(run: Run) -> None:
         ("ops", None),
         ("ml", "wren"),
     ]
+    ScimGroup.objects.create(provider=SsoProvider.objects.get(), display_name="ml", external_id="8aa1")
+    assert run("sso", "groups", "okta").splitlines()[1].split() == ["ml", "8aa1", "0"]
     run("sso", "unmap", "okta", "ops")
     assert "gives nothing on the site" in run("sso", "unmap", "okta", "ops", status=1)
     assert run("scim-tokens", "create", "corp", "--provider", "okta").startswith("scim_")

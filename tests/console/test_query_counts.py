@@ -19,7 +19,7 @@ from django.test.utils import CaptureQueriesContext
 
 from console.identity import session_rules
 from registry.domain.plans import DeploymentSpec, RouteSpec
-from registry.models import ApplySet, Membership, Project, SsoProvider, User, Webhook
+from registry.models import ApplySet, Membership, Project, ScimGroup, SsoProvider, User, Webhook
 from registry.services import (
     aliases,
     apply_sets,
@@ -68,6 +68,7 @@ def grow_sign_in(cast: Cast, name: str) -> None:
     make_provider(cast, name)
     first = SsoProvider.objects.get(slug="first")
     sso.group_mapping_create(provider=first, group=name, project=cast.project, role="viewer", actor=cast.actor("alice"))
+    ScimGroup.objects.create(provider=first, display_name=name).members.add(cast.bob)
     SocialAccount.objects.create(user=cast.bob, provider=name, uid=name)
     for user in (cast.alice, cast.bob):
         client = Client()
@@ -92,6 +93,7 @@ def addresses(served: Served) -> dict[str, str]:
         "sso-providers": "/api/v1/sso-providers/",
         "sso-provider": "/api/v1/sso-providers/first/",
         "group-mappings": "/api/v1/sso-providers/first/mappings/",
+        "scim-groups": "/api/v1/sso-providers/first/groups/",
         "scim-tokens": "/api/v1/scim-tokens/",
         "projects": "/api/v1/projects/",
         "members": f"{PROJECT}members/",

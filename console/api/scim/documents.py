@@ -1,4 +1,4 @@
-"""Accounts and the service itself as SCIM 2.0 shows them. Source: RFC 7643 sections 4.1, 5 to 7."""
+"""Accounts, groups and the service itself as SCIM 2.0 shows them. Source: RFC 7643 sections 4.1, 4.2, 5 to 7."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 from django.conf import settings
 
 from registry.domain.scim import USER
-from registry.models import User
+from registry.domain.scim_groups import GROUP
+from registry.models import ScimGroup, User
 
 LIST = "urn:ietf:params:scim:api:messages:2.0:ListResponse"
 ERROR = "urn:ietf:params:scim:api:messages:2.0:Error"
@@ -36,6 +37,28 @@ def user_document(user: User) -> dict[str, Any]:
         },
     }
     return {**document, "externalId": user.external_id} if user.external_id else document
+
+
+def group_document(group: ScimGroup, *, has_members: bool = True) -> dict[str, Any]:
+    """Return a group, with its members unless ``has_members`` is false."""
+    document: dict[str, Any] = {
+        "schemas": [GROUP],
+        "id": str(group.pk),
+        "displayName": group.display_name,
+        "meta": {
+            "resourceType": "Group",
+            "created": group.created_at.isoformat(),
+            "location": f"{root()}/Groups/{group.pk}",
+        },
+    }
+    if group.external_id:
+        document["externalId"] = group.external_id
+    if has_members:
+        document["members"] = [
+            {"value": str(user.pk), "display": user.username, "type": "User", "$ref": f"{root()}/Users/{user.pk}"}
+            for user in group.members.all()
+        ]
+    return document
 
 
 def list_document(rows: list[dict[str, Any]], *, total: int, start: int) -> dict[str, Any]:
@@ -70,37 +93,51 @@ def service_document() -> dict[str, Any]:
     }
 
 
-def resource_type() -> dict[str, Any]:
-    """Return the one type of resource."""
-    return {
-        "schemas": ["urn:ietf:params:scim:schemas:core:2.0:ResourceType"],
-        "id": "User",
-        "name": "User",
-        "endpoint": "/Users",
-        "schema": USER,
-        "meta": {"resourceType": "ResourceType", "location": f"{root()}/ResourceTypes/User"},
-    }
+def resource_types() -> list[dict[str, Any]]:
+    """Return the types of resources."""
+    return [
+        {
+            "schemas": ["urn:ietf:params:scim:schemas:core:2.0:ResourceType"],
+            "id": name,
+            "name": name,
+            "endpoint": f"/{name}s",
+            "schema": schema,
+            "meta": {"resourceType": "ResourceType", "location": f"{root()}/ResourceTypes/{name}"},
+        }
+        for name, schema in (("User", USER), ("Group", GROUP))
+    ]
 
 
-def schema_document() -> dict[str, Any]:
-    """Return the attributes of a user that are kept."""
+def schema_documents() -> list[dict[str, Any]]:
+    """Return the attributes that are kept of users and of groups."""
+    parts = [_attribute("givenName"), _attribute("familyName")]
+    email = [_attribute("value"), _attribute("type"), _attribute("primary", "boolean")]
+    member = [_attribute("value", caseExact=True, mutability="immutable"), _attribute("display", mutability="readOnly")]
+    user = [
+        _attribute("userName", required=True, uniqueness="server"),
+        _attribute("externalId", caseExact=True),
+        _attribute("name", "complex", subAttributes=parts),
+        _attribute("emails", "complex", multiValued=True, subAttributes=email),
+        _attribute("active", "boolean"),
+    ]
+    group = [
+        _attribute("displayName", required=True, uniqueness="server"),
+        _attribute("externalId", caseExact=True),
+        _attribute("members", "complex", multiValued=True, subAttributes=member),
+    ]
+    return [_schema(USER, "User", user), _schema(GROUP, "Group", group)]
 
-    def attribute(name: str, kind: str = "string", **more: Any) -> dict[str, Any]:
-        plain = {"multiValued": False, "required": False, "caseExact": False, "mutability": "readWrite"}
-        return {"name": name, "type": kind, **plain, "returned": "default", "uniqueness": "none", **more}
 
-    parts = [attribute("givenName"), attribute("familyName")]
-    email = [attribute("value"), attribute("type"), attribute("primary", "boolean")]
+def _schema(urn: str, name: str, attributes: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "schemas": ["urn:ietf:params:scim:schemas:core:2.0:Schema"],
-        "id": USER,
-        "name": "User",
-        "attributes": [
-            attribute("userName", required=True, uniqueness="server"),
-            attribute("externalId", caseExact=True),
-            attribute("name", "complex", subAttributes=parts),
-            attribute("emails", "complex", multiValued=True, subAttributes=email),
-            attribute("active", "boolean"),
-        ],
-        "meta": {"resourceType": "Schema", "location": f"{root()}/Schemas/{USER}"},
+        "id": urn,
+        "name": name,
+        "attributes": attributes,
+        "meta": {"resourceType": "Schema", "location": f"{root()}/Schemas/{urn}"},
     }
+
+
+def _attribute(name: str, kind: str = "string", **more: Any) -> dict[str, Any]:
+    plain = {"multiValued": False, "required": False, "caseExact": False, "mutability": "readWrite"}
+    return {"name": name, "type": kind, **plain, "returned": "default", "uniqueness": "none", **more}

@@ -1,5 +1,7 @@
 """SCIM 2.0 for identity providers: they make accounts here, keep them true, and block them when people leave.
 
+Groups are in console/api/scim/groups.py.
+
 Service accounts are not shown. Of a site administrator SCIM changes nothing but whether they are blocked.
 Source: RFC 7644.
 """
@@ -26,8 +28,8 @@ from console.api.scim.documents import (
     MOST_ROWS,
     error_document,
     list_document,
-    resource_type,
-    schema_document,
+    resource_types,
+    schema_documents,
     service_document,
     user_document,
 )
@@ -41,6 +43,9 @@ from registry.errors import PermissionDenied, RegistryError, ValidationFailed
 from registry.models import ScimToken, SiteRole, User
 from registry.services import people
 from registry.services.scim_tokens import scim_authenticate
+
+# Fields whose values nobody else may have.
+_NAMES = frozenset({"username", "displayName"})
 
 
 class ScimAuthentication(BaseAuthentication):
@@ -84,9 +89,14 @@ class ScimView(APIView):
     schema = None
 
     @property
+    def token(self) -> ScimToken:
+        """Return the token of the provider."""
+        return cast(ScimToken, self.request.auth)
+
+    @property
     def actor(self) -> Actor:
         """Return the provider as actor; it may do what these views do."""
-        token = cast(ScimToken, self.request.auth)
+        token = self.token
         facts = facts_of(self.request._request)
         return dataclasses.replace(Actor.system(f"SCIM: {token.name}"), ip=facts.ip, request_id=facts.request_id)
 
@@ -101,14 +111,14 @@ class ScimView(APIView):
         if isinstance(exc, ScimProblem):
             return Response(error_document(400, str(exc), exc.kind), status=400)
         if isinstance(exc, ValidationFailed):
-            taken = any(one.get("field") == "username" and "already" in one["message"] for one in exc.errors)
+            taken = any(one.get("field") in _NAMES and "already" in one["message"] for one in exc.errors)
             status, kind = (409, "uniqueness") if taken else (400, "invalidValue")
             return Response(error_document(status, exc.message, kind), status=status)
         if isinstance(exc, RegistryError):
             status = STATUS_BY_CODE.get(exc.code, 400)
             return Response(error_document(status, exc.message), status=status)
         if isinstance(exc, Http404):
-            return Response(error_document(404, _("There is no such account.")), status=404)
+            return Response(error_document(404, _("There is no such resource.")), status=404)
         if isinstance(exc, APIException):
             headers = {"WWW-Authenticate": ScimAuthentication().authenticate_header(self.request)}
             named = headers if exc.status_code == 401 else {}
@@ -129,18 +139,16 @@ class Users(ScimView):
         rows = User.objects.filter(is_service=False).order_by("date_joined", "pk")
         if wanted := request.query_params.get("filter"):
             column, value = condition_of(wanted)
-            rows = rows.filter(**{column: _key(value) if column == "pk" else value})
-        start = max(1, _number(request, "startIndex", 1))
-        count = min(MOST_ROWS, max(0, _number(request, "count", 100)))
+            rows = rows.filter(**{column: key_of(value) if column == "pk" else value})
+        start, count = page_of(request, MOST_ROWS)
         shown = [user_document(user) for user in rows[start - 1 : start - 1 + count]]
         return Response(list_document(shown, total=rows.count(), start=start))
 
     def post(self, request: Request) -> Response:
         """Make an account without a password."""
         given = changes_of(self.body(), replaces=False)
-        token = cast(ScimToken, self.request.auth)
         made = people.user_provision(
-            username=given.pop("username", ""), provider=token.provider, actor=self.actor, **given
+            username=given.pop("username", ""), provider=self.token.provider, actor=self.actor, **given
         )
         document = user_document(made)
         return Response(document, status=201, headers={"Location": document["meta"]["location"]})
@@ -190,38 +198,53 @@ class ServiceConfig(ScimView):
 
 
 class ResourceTypes(ScimView):
-    """The types of resources: users."""
+    """The types of resources."""
 
-    def get(self, request: Request) -> Response:
-        """Return them."""
-        return Response(list_document([resource_type()], total=1, start=1))
+    def get(self, request: Request, name: str = "") -> Response:
+        """Return them, or the one of a name."""
+        return Response(_all_or_one(resource_types(), name))
 
 
 class Schemas(ScimView):
     """The attributes that are kept."""
 
-    def get(self, request: Request) -> Response:
-        """Return them."""
-        return Response(list_document([schema_document()], total=1, start=1))
+    def get(self, request: Request, name: str = "") -> Response:
+        """Return them, or those of one type."""
+        return Response(_all_or_one(schema_documents(), name))
 
 
 class Unknown(ScimView):
-    """Every other address, groups among them."""
+    """Every other address."""
 
     def get(self, request: Request, rest: str) -> Response:
         """Say so."""
-        return Response(error_document(404, _("There is no such resource; groups are not kept here.")), status=404)
+        raise Http404
 
     post = put = patch = delete = get
+
+
+def page_of(request: Request, most: int) -> tuple[int, int]:
+    """Return the first row that is asked for, from 1, and how many, at most ``most``."""
+    return max(1, _number(request, "startIndex", 1)), min(most, max(0, _number(request, "count", 100)))
+
+
+def key_of(text: str) -> uuid.UUID:
+    """Return an id; what is none is an id that nothing has."""
+    try:
+        return uuid.UUID(text)
+    except ValueError:
+        return uuid.UUID(int=0)
+
+
+def _all_or_one(rows: list[dict[str, Any]], wanted: str) -> dict[str, Any]:
+    if not wanted:
+        return list_document(rows, total=len(rows), start=1)
+    found = next((row for row in rows if row["id"] == wanted), None)
+    if found is None:
+        raise Http404
+    return found
 
 
 def _number(request: Request, name: str, default: int) -> int:
     text = request.query_params.get(name, "")
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else default
-
-
-def _key(text: str) -> uuid.UUID:
-    try:
-        return uuid.UUID(text)
-    except ValueError:
-        return uuid.UUID(int=0)

@@ -16,6 +16,7 @@ from console.api.schema import paged
 from console.api.v1.serializers.sso import (
     GroupMappingSerializer,
     GroupMappingWrite,
+    ScimGroupSerializer,
     ScimTokenCreated,
     ScimTokenSerializer,
     ScimTokenWrite,
@@ -125,6 +126,16 @@ class GroupMappingItem(_SsoView):
         with matched(request, selectors.mapping_get(self.provider(), mapping), _mapping) as row:
             services.group_mapping_delete(mapping=row, actor=self.actor)
         return Response(status=204)
+
+
+class ScimGroupList(_SsoView):
+    """Groups that a provider keeps here by SCIM."""
+
+    listing = Listing(("display_name", "external_id"), orderings=("display_name", "created_at"))
+
+    @extend_schema(summary="List groups that a provider keeps here", responses=paged(ScimGroupSerializer))
+    def get(self, request: Request, slug: str) -> Response:
+        return self.page(selectors.scim_groups_of(self.provider()), ScimGroupSerializer)
 
 
 class ScimTokenList(_SsoView):

@@ -185,6 +185,7 @@ urlpatterns: list[URLPattern] = [
     path("sso-providers/", sso.SsoProviderList.as_view()),
     path(_SSO, sso.SsoProviderItem.as_view()),
     path(f"{_SSO}mappings/", sso.GroupMappingList.as_view()),
+    path(f"{_SSO}groups/", sso.ScimGroupList.as_view()),
     path(f"{_SSO}mappings/<uuid:mapping>/", sso.GroupMappingItem.as_view()),
     path("scim-tokens/", sso.ScimTokenList.as_view()),
     path("scim-tokens/<uuid:scim_token>/", sso.ScimTokenItem.as_view()),

@@ -29,6 +29,9 @@ from registry.selectors import sso as selectors
 from registry.services import scim_tokens as scim_services
 from registry.services import sso as services
 
+# The page shows so many groups that a provider keeps; the API lists all.
+MOST_GROUPS = 200
+
 
 def leaving(request: HttpRequest, url: str) -> HttpResponse:
     """Return a page that leads elsewhere. A redirect after a form would be stopped by our policy for forms."""
@@ -142,6 +145,7 @@ def _provider_page(request: HttpRequest, row: SsoProvider, change: Any, mapping:
         "form": change,
         "mapping": mapping,
         "mappings": list(selectors.mappings_of(row)),
+        "groups": list(selectors.scim_groups_of(row)[:MOST_GROUPS]),
         "links": SocialAccount.objects.filter(provider=row.slug).count(),
         "callback": callback_address(row.slug),
         "curl": equivalents.curl("POST", f"sso-providers/{row.slug}/mappings/", body),

@@ -6,7 +6,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from registry.models import GroupMapping, Role, ScimToken, SignUp, SsoProvider
+from registry.models import GroupMapping, Role, ScimGroup, ScimToken, SignUp, SsoProvider
 from registry.services.sso import SUBJECT_CLAIMS
 
 
@@ -72,6 +72,16 @@ class GroupMappingWrite(serializers.Serializer[Any]):
     group = serializers.CharField(max_length=200)
     project = serializers.SlugField(required=False, allow_null=True, default=None)
     role = serializers.ChoiceField(choices=Role.choices)
+
+
+class ScimGroupSerializer(serializers.ModelSerializer[ScimGroup]):
+    """A group that the provider keeps here; ``people`` is how many are in it."""
+
+    people = serializers.IntegerField(read_only=True)
+
+    class Meta:
+        model = ScimGroup
+        fields = ["id", "display_name", "external_id", "people", "created_at"]
 
 
 class ScimTokenSerializer(serializers.ModelSerializer[ScimToken]):
