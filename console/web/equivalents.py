@@ -37,17 +37,8 @@ def push(project: str, model: str, file: str = "model.onnx") -> str:
     )
 
 
-def _exchange(project: str, variable: str) -> str:
-    """Return the command that exchanges the token in a variable; on standard input, because others see commands."""
-    body = f'{{"assertion":"%s","project":"{project}"}}'
-    return (
-        f"printf '{body}' \"${variable}\" | curl -sSf -H Content-Type:application/json -d @-"
-        ' "$FLOTILLA_URL/api/v1/oidc/exchange"'
-    )
-
-
-def ci_github(project: str, audience: str, environment: str) -> str:
-    """Return a GitHub workflow whose job signs in without a secret and pushes."""
+def ci_github(project: str, rule: str, environment: str) -> str:
+    """Return a GitHub workflow whose job signs in without a secret and pushes; ``rule`` empty: only one fits."""
     lines = [
         "permissions:",
         "  id-token: write",
@@ -55,40 +46,46 @@ def ci_github(project: str, audience: str, environment: str) -> str:
         "jobs:",
         "  push:",
         "    runs-on: ubuntu-latest",
-        *([f"    environment: {environment}"] if environment else []),
+        *([f"    environment: {json.dumps(environment)}"] if environment else []),
         "    env:",
         f"      FLOTILLA_URL: {settings.PUBLIC_URL}",
         f"      FLOTILLA_PROJECT: {project}",
+        "      RUN_URL: ${{ github.server_url }}/${{ github.repository }}/actions/runs/${{ github.run_id }}",
         "    steps:",
         "      - uses: actions/checkout@v4",
-        "      - name: Exchange the job's token",
-        "        run: |",
-        '          ASSERTION=$(curl -sSf -H "Authorization: bearer $ACTIONS_ID_TOKEN_REQUEST_TOKEN" \\',
-        f'            "$ACTIONS_ID_TOKEN_REQUEST_URL&audience={audience}" | jq -r .value)',
-        f"          TOKEN=$({_exchange(project, 'ASSERTION')} | jq -r .token)",
-        '          echo "::add-mask::$TOKEN"',
-        '          echo "FLOTILLA_TOKEN=$TOKEN" >> "$GITHUB_ENV"',
-        "      - run: flotilla push MODEL model.onnx",
+        "      - run: pip install ./flotilla-*.whl",
+        f"      - run: {_login(rule)}",
+        '      - run: flotilla push MODEL model.onnx --git-sha "$GITHUB_SHA" --ci-run "$RUN_URL"',
     ]
     return "\n".join(lines)
 
 
-def ci_gitlab(project: str, audience: str, environment: str) -> str:
-    """Return a GitLab job that signs in without a secret and pushes."""
+def ci_gitlab(project: str, rule: str, environment: str, audience: str) -> str:
+    """Return a GitLab job that signs in without a secret and pushes; ``rule`` empty: only one fits."""
     lines = [
         "push:",
         "  id_tokens:",
         "    FLOTILLA_ID_TOKEN:",
         f"      aud: {json.dumps(audience)}",
-        *([f"  environment: {environment}"] if environment else []),
+        *([f"  environment: {json.dumps(environment)}"] if environment else []),
         "  variables:",
         f"    FLOTILLA_URL: {settings.PUBLIC_URL}",
         f"    FLOTILLA_PROJECT: {project}",
         "  script:",
-        f"    - export FLOTILLA_TOKEN=$({_exchange(project, 'FLOTILLA_ID_TOKEN')} | jq -r .token)",
-        "    - flotilla push MODEL model.onnx",
+        "    - pip install ./flotilla-*.whl",
+        f"    - {_login(rule)}",
+        '    - flotilla push MODEL model.onnx --git-sha "$CI_COMMIT_SHA" --ci-run "$CI_JOB_URL"',
     ]
     return "\n".join(lines)
+
+
+def _login(rule: str) -> str:
+    """Return the command by which a job shows who it is, as a scalar of YAML."""
+    return (
+        json.dumps(f"flotilla login --oidc --rule {shlex.quote(rule)}", ensure_ascii=False)
+        if rule
+        else "flotilla login --oidc"
+    )
 
 
 def join(token: str) -> str:

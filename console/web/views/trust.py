@@ -168,6 +168,9 @@ def issuer_act(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 def _workflow(rule: TrustRule) -> str:
-    """Return the lines of a workflow that make a job of this rule."""
-    lines = equivalents.ci_github if rule.issuer.kind == "github" else equivalents.ci_gitlab
-    return lines(rule.project.slug, selectors.audience(), rule.environment)
+    """Return the lines of a workflow that make a job of this rule; they name it where others may fit as well."""
+    others = selectors.trust_rules(rule.project).filter(issuer=rule.issuer, repository_id=rule.repository_id)
+    named = rule.name if others.exclude(pk=rule.pk).exists() else ""
+    if rule.issuer.kind == "github":
+        return equivalents.ci_github(rule.project.slug, named, rule.environment)
+    return equivalents.ci_gitlab(rule.project.slug, named, rule.environment, selectors.audience())

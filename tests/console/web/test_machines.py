@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
+from pathlib import Path
 from typing import Any
 
+import pytest
+import yaml
+
+from flotilla.commands import push, sign_in
 from registry.models import ApiToken, Issuer, Membership, TrustRule, User
 from registry.services import tokens
 from tests.console.conftest import Cast
@@ -91,8 +97,8 @@ def test_trust_from_the_list_of_issuers_to_the_lines_of_a_workflow(cast: Cast, b
     assert refused.status_code == 422 and "not a name" in refused.text and "octo/swift" in refused.text
     page = client.post("/settings/ci/", {**rule, "repository_id": "4711"})["Location"]
     shown = client.get(page)
-    assert "id-token: write" in shown.text and "environment: production" in shown.text
-    assert "&amp;audience=flotilla:" in shown.text
+    assert "id-token: write" in shown.text and "flotilla login --oidc" in shown.text
+    assert yaml.safe_load(shown.context["workflow"])["jobs"]["push"]["environment"] == "production"
     form = shown.context["form"]
     changed = {**rule, "repository_id": "4711", "seen": form["seen"].value(), "is_enabled": "", "protected_ref": "on"}
     assert client.post(page, changed).status_code == 302
@@ -104,3 +110,30 @@ def test_trust_from_the_list_of_issuers_to_the_lines_of_a_workflow(cast: Cast, b
     assert client.post(f"{page}delete/").status_code == 302
     assert client.post("/settings/ci/issuers/own/act/", {"act": "delete"}).status_code == 302
     assert not Issuer.objects.exists()
+
+
+@pytest.mark.parametrize("kind", ["github", "gitlab"])
+def test_the_lines_of_a_workflow_are_commands_that_examples_use_too(cast: Cast, browse: Browse, kind: str) -> None:
+    cast.trust_rule()
+    rule = cast.trust_rule("night's")
+    Issuer.objects.update(kind=kind)
+    workflow = yaml.safe_load(browse("alice").get(f"/p/wren/settings/ci/{rule.pk}/").context["workflow"])
+    example = yaml.safe_load((Path(__file__).parents[3] / f"examples/ci/{EXAMPLES[kind]}").read_text())
+    if kind == "github":
+        assert workflow["permissions"] == example["permissions"]
+        script = [step["run"] for step in workflow["jobs"]["push"]["steps"] if "run" in step]
+        used = [step.get("run") for step in example["jobs"]["deploy"]["steps"]]
+        assert workflow["jobs"]["push"]["env"].keys() == example["jobs"]["deploy"]["env"].keys()
+    else:
+        script, used = workflow["push"]["script"], example["model"]["script"]
+        assert workflow["push"]["id_tokens"].keys() <= example["model"]["id_tokens"].keys()
+        assert workflow["push"]["variables"].keys() == example["variables"].keys()
+    assert script[1] == "flotilla login --oidc --rule 'night'\"'\"'s'" and "flotilla login --oidc" in used
+    for line, command in ((script[1], sign_in.login), (script[2].replace("model.onnx", __file__), push.push)):
+        with command.make_context("flotilla", shlex.split(line)[2:]):
+            pass
+    TrustRule.objects.exclude(pk=rule.pk).delete()
+    assert "--rule" not in browse("alice").get(f"/p/wren/settings/ci/{rule.pk}/").context["workflow"]
+
+
+EXAMPLES = {"github": "github-actions.yml", "gitlab": "gitlab-ci.yml"}
