@@ -10,7 +10,7 @@ import registry.models.base
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("registry", "0027_upload_parts"),
+        ("registry", "0028_direct_uploads"),
     ]
 
     operations = [
