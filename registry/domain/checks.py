@@ -83,7 +83,7 @@ CHECK_KINDS = _kinds(
     CheckKind(
         "conversion",
         _("Conversion"),
-        _("The report of the conversion that made the file names this very file."),
+        _("The file was made ONNX here, or the report of who did that names this very file."),
         is_repeatable=False,
     ),
     CheckKind(

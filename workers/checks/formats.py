@@ -7,7 +7,7 @@ from pathlib import Path
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from conversion.formats import ModelFormat, recognise
+from conversion.formats import CODE, ModelFormat, recognise
 
 _MAGIC = [
     (b"PK\x03\x04", gettext_lazy("a ZIP archive, perhaps a model saved by PyTorch")),
@@ -43,6 +43,11 @@ _CONVERTIBLE = {
 }
 # by the backend "trees"
 _SERVED_AS_THEY_ARE = {ModelFormat.XGBOOST, ModelFormat.LIGHTGBM}
+
+
+def reads_as_code(path: Path) -> bool:
+    """Return whether reading the file runs code that is in it."""
+    return recognise(path) in CODE
 
 
 def conversion_advice(path: Path, name: str) -> str:

@@ -40,6 +40,7 @@ from workers.checks.arranging import take_apart, wait_for_older
 from workers.checks.code_check import check_code
 from workers.checks.config_check import CONFIG_FILE, MODEL_FILE, check_config
 from workers.checks.conversion_check import check_conversion
+from workers.checks.converting import NeedsConversion, convert
 from workers.checks.described import DESCRIBED, described_signature, filled_in
 from workers.checks.formats import conversion_advice, describe_content
 from workers.checks.licence_check import check_licence
@@ -60,8 +61,9 @@ FORMAT = "onnx"
 def validate_version(operation: Operation, lease: Lease) -> Mapping[str, Any]:
     """Check the version ``operation.subject_id`` and accept or reject it; return ``{"version", "number"}``.
 
-    An upload that is more than one version (a repository...) is taken apart: ``number`` is None then, and ``made``
-    names the versions, ``{"model", "version", "operation"}`` each.
+    An upload that is more than one version (a repository...) is taken apart, and one that nodes do not serve as it is
+    gets converted: ``number`` is None then, and ``made`` names the versions, ``{"model", "version", "operation"}``
+    each.
 
     Raises:
         VersionRejected: it was rejected, now or in an earlier attempt.
@@ -81,12 +83,25 @@ def validate_version(operation: Operation, lease: Lease) -> Mapping[str, Any]:
             lease.report(100, _("Taken apart into %(count)d versions") % {"count": len(apart)})
             return {"version": str(version.pk), "number": None, "made": apart}
         number = _run_checks(version, lease, warnings)
+    except NeedsConversion as needed:
+        return _converted(version, needed, lease)
     except VersionRejected as error:
         lease.check()
         version_reject(version=version, reason=str(error), errors=error.errors)
         raise
     lease.report(100, _("Version %(number)d is ready") % {"number": number})
     return {"version": str(version.pk), "number": number}
+
+
+def _converted(version: ModelVersion, needed: NeedsConversion, lease: Lease) -> Mapping[str, Any]:
+    try:
+        made = convert(version, needed, lease)
+    except VersionRejected as error:
+        lease.check()
+        version_reject(version=version, reason=str(error), errors=error.errors)
+        raise
+    lease.report(100, _("Converted into another version"))
+    return {"version": str(version.pk), "number": None, "made": made}
 
 
 def reject_stranded() -> int:
@@ -165,7 +180,12 @@ def _looked_at(version: ModelVersion, lease: Lease) -> _Seen:
             return _code_seen(
                 version, format, files, check_unopened(version, format, heads, given, warnings), given, lease, warnings
             )
-        summary = _check_format(version, files, folder, warnings)
+        try:
+            summary = _check_format(version, files, folder, warnings)
+        except NeedsConversion:
+            # Before anything reads what is in it.
+            check_pickles(version, files, folder, lease, warnings)
+            raise
         check_licence(version, files, summary.metadata, warnings)
         check_pickles(version, files, folder, lease, warnings)
         lease.report(70, _("Comparing with the runtime"))
@@ -311,13 +331,13 @@ def _find_model(files: list[VersionFile], folder: Path) -> tuple[VersionFile, On
             found.append((file, read_onnx(path, file.path)))
         except NotOnnx as error:
             if len(candidates) == 1 or file.path.lower().endswith(".onnx"):
-                raise VersionRejected(_with_description(file.path, str(error), path)) from error
+                raise _not_onnx(file.path, str(error), path) from error
         except UnreadableModel as error:
             raise VersionRejected(str(error)) from error
     if not found:
-        advice = (conversion_advice(folder / str(index), file.path) for index, file in enumerate(candidates))
-        if first := next(filter(None, advice), ""):
-            raise VersionRejected(first)
+        for index, file in enumerate(candidates):
+            if advice := conversion_advice(folder / str(index), file.path):
+                raise NeedsConversion(advice, file.path)
         raise VersionRejected(
             _("None of the files is an ONNX model, nor has one of the names %(names)s.")
             % {"names": ", ".join(MODEL_FILES)}
@@ -331,13 +351,14 @@ def _find_model(files: list[VersionFile], folder: Path) -> tuple[VersionFile, On
     return found[0]
 
 
-def _with_description(name: str, message: str, path: Path) -> str:
+def _not_onnx(name: str, message: str, path: Path) -> VersionRejected:
     if advice := conversion_advice(path, name):
-        return advice
+        return NeedsConversion(advice, name)
     description = describe_content(path)
     if not description:
-        return message
-    return _("%(name)s is not an ONNX file: it is %(description)s.") % {"name": name, "description": description}
+        return VersionRejected(message)
+    text = _("%(name)s is not an ONNX file: it is %(description)s.")
+    return VersionRejected(text % {"name": name, "description": description})
 
 
 def _require_external_files(summary: OnnxSummary, files: list[VersionFile]) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import IO
 
 from django.utils.translation import gettext as _
 
@@ -55,8 +56,15 @@ class Outcome:
     seconds: float
 
 
-def run(command: Command, limits: Limits, is_stopped: Callable[[], bool] = lambda: False) -> Outcome:
+def run(
+    command: Command,
+    limits: Limits,
+    is_stopped: Callable[[], bool] = lambda: False,
+    answer_file: IO[bytes] | None = None,
+) -> Outcome:
     """Run a command to its end, or until ``is_stopped``; blocks. Nothing that it started is left afterwards.
+
+    A large answer goes to ``answer_file`` instead of the outcome; the file is empty when it was too much.
 
     Raises:
         SandboxUnavailable: it was not run, because the sandbox cannot be had here.
@@ -73,7 +81,11 @@ def run(command: Command, limits: Limits, is_stopped: Callable[[], bool] = lambd
     finally:
         for _reading, writing in pipes:
             os.close(writing)
-    ends = {told: _End(_READ), answer: _End(limits.answer_bytes), output: _End(limits.output_bytes, keeps_tail=True)}
+    ends = {
+        told: _End(_READ),
+        answer: _End(limits.answer_bytes, file=answer_file),
+        output: _End(limits.output_bytes, keeps_tail=True),
+    }
     try:
         _send(process, command, limits)
         was_stopped = _listen(ends, began + limits.seconds + _GRACE_SECONDS, is_stopped)
@@ -85,20 +97,32 @@ def run(command: Command, limits: Limits, is_stopped: Callable[[], bool] = lambd
 
 
 class _End:
-    """What has come out of a pipe, bounded: the beginning, or the tail."""
+    """What has come out of a pipe, bounded: the beginning, or the tail; in memory, or in a file."""
 
-    def __init__(self, most: int, *, keeps_tail: bool = False) -> None:
+    def __init__(self, most: int, *, keeps_tail: bool = False, file: IO[bytes] | None = None) -> None:
         self._most = most
         self._keeps_tail = keeps_tail
+        self._file = file
         self.is_cut = False
         self.data = b""
 
     def add(self, data: bytes) -> None:
         """Take what was read."""
+        if self._file is not None:
+            self._keep(self._file, data)
+            return
         self.data += data
         if len(self.data) > self._most:
             self.is_cut = True
             self.data = self.data[-self._most :] if self._keeps_tail else self.data[: self._most]
+
+    def _keep(self, file: IO[bytes], data: bytes) -> None:
+        if not self.is_cut and file.tell() + len(data) > self._most:
+            self.is_cut = True
+            file.seek(0)
+            file.truncate()
+        if not self.is_cut:
+            file.write(data)
 
 
 def _started(passed: list[int], output: int) -> subprocess.Popen[bytes]:
