@@ -145,6 +145,8 @@ def _command(folder: Path) -> Command:
     package = Path(serving_node.contract.__file__).resolve().parent.parent
     mounts = (
         Mount(package, "/flotilla/serving_node"),
+        # what the node verifies signatures with; it lies beside it
+        Mount(package.with_name("signatures"), "/flotilla/signatures"),
         Mount(_PROGRAM.resolve(), "/flotilla/program.py"),
         Mount(folder.resolve(), "/scratch"),
         Mount((folder / "repository").resolve(), "/repository"),
