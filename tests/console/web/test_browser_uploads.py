@@ -350,21 +350,23 @@ def test_axe_finds_nothing_while_files_are_in_every_state(
     )
     page: Page = context.new_page()
     page.goto(console.url + PAGE)
-    held: list[Route] = []
+    cut: list[str] = []
 
     def hinder(route: Route) -> None:
+        """One file is cut again and again, the others wait for their answers."""
         if route.request.method != "PATCH":
             return route.continue_()
-        held.append(route)
-        return route.abort() if len(held) == 1 else None
+        cut.append(route.request.url)
+        return route.abort() if route.request.url == cut[0] else None
 
     page.route(UPLOADS, hinder)
     (folder / "empty.txt").touch()
     page.get_by_test_id("upload-folder").set_input_files(folder)
     page.get_by_test_id("upload-submit").click()
-    page.get_by_text("interrupted").wait_for()
-    page.get_by_role("button", name="Pause: ").nth(1).click()
-    page.get_by_text("The file is empty.").wait_for()
+    states = page.get_by_test_id("upload-list").get_by_role("listitem")
+    states.filter(has_text="interrupted").first.wait_for(state="attached")
+    states.filter(has_text="uploading").first.get_by_role("button", name="Pause: ").click()
+    row(page, "empty.txt").filter(has_text="The file is empty.").wait_for(state="attached")
     page.get_by_test_id("fetch").locator("summary").click()
     page.get_by_test_id("upload-discard-all").click()
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
