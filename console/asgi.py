@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import re
 import signal
@@ -14,9 +15,9 @@ from typing import Any
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")  # noqa: TID251
 
-from django.core.asgi import get_asgi_application
+from console.middleware.one_thread import django_application
 
-_django_app = get_asgi_application()
+_django_app = django_application()
 
 from django.conf import settings  # noqa: E402
 
@@ -64,6 +65,7 @@ class Application:
     async def _lifespan(self, receive: Any, send: Any) -> None:
         await receive()
         self._end_streams_on_signals()
+        _keep_what_is_loaded()
         await send({"type": "lifespan.startup.complete"})
         await receive()
         await self._hub.close()
@@ -83,6 +85,16 @@ class Application:
                     before(number, frame)
 
             signal.signal(number, stop)
+
+
+def _keep_what_is_loaded() -> None:
+    """Take modules, addresses and templates out of what the collector of garbage walks through.
+
+    They stay as long as the process. Walking through them, in the middle of some request, took 0.2 s.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 20)
 
 
 application = Edge(Application())

@@ -55,7 +55,7 @@ MIDDLEWARE = [
     # Before everything that may answer by itself, so that refusals carry a policy too.
     "csp.middleware.CSPMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
-    "servestatic.middleware.ServeStaticMiddleware",
+    "console.middleware.static_files.StaticFilesMiddleware",
     "console.middleware.request_context.RequestContextMiddleware",
     "console.middleware.metrics.MetricsMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
@@ -232,7 +232,7 @@ REST_FRAMEWORK = {
         "rest_framework.authentication.SessionAuthentication",
     ],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
-    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_RENDERER_CLASSES": ["console.api.renderers.FastJsonRenderer"],
     "DEFAULT_PARSER_CLASSES": ["console.api.parsers.BoundedJsonParser"],
     "DEFAULT_SCHEMA_CLASS": "console.api.schema.NamedSchema",
     "EXCEPTION_HANDLER": "console.api.exceptions.handle",

@@ -20,7 +20,7 @@ from registry.domain.actors import Actor
 from registry.errors import NotFound, PermissionDenied, RegistryError
 from registry.models import Project, User
 from registry.selectors import accounts, approvals
-from registry.selectors.permissions import can
+from registry.selectors.permissions import can_each
 
 View = Callable[..., HttpResponse]
 
@@ -148,4 +148,4 @@ def add_errors(form: forms.BaseForm, error: RegistryError) -> None:
 
 def permissions(actor: Actor, obj: Any, *names: str) -> dict[str, Any]:
     """Return ``{"deployment_change": Allowed | Denied, ...}`` for templates, which show the reason of a denial."""
-    return {name.replace(".", "_"): can(actor, name, obj) for name in names}
+    return {name.replace(".", "_"): said for name, said in can_each(actor, names, obj).items()}

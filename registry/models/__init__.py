@@ -15,6 +15,7 @@ from registry.models.apply_sets import ApplySet
 from registry.models.audit import AuditEvent, AuditSeal, Transition
 from registry.models.cards import ModelCard
 from registry.models.catalog import (
+    WITH_ALIASES,
     Alias,
     Blob,
     Check,
@@ -71,6 +72,7 @@ from registry.models.webhooks import (
 __all__ = [
     "ACTIVE_PHASES",
     "ROLE_RANK",
+    "WITH_ALIASES",
     "Alias",
     "ApiToken",
     "ApplySet",

@@ -107,6 +107,12 @@ class ModelVersion(Row):
     def __str__(self) -> str:
         return f"{self.model.slug} v{self.number}" if self.number else f"{self.model.slug} (unnumbered)"
 
+    @property
+    def all_aliases(self) -> list[Alias]:
+        """Aliases that point at it, by name; without a query where they were read with it (``WITH_ALIASES``)."""
+        listed: list[Alias] | None = getattr(self, "listed_aliases", None)
+        return list(self.aliases.all()) if listed is None else listed
+
 
 class Alias(Row):
     """A name that points at one version, ready when it was set. ``latest`` is computed and has no row.
@@ -127,6 +133,10 @@ class Alias(Row):
 
     def __str__(self) -> str:
         return f"{self.model.slug} {self.name}"
+
+
+# Into a list of the row's own: Django builds a query for each row otherwise, which it never asks.
+WITH_ALIASES = models.Prefetch("aliases", to_attr="listed_aliases")
 
 
 class VersionFile(Row):

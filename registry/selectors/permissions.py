@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterable
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,6 +75,9 @@ _SITE: dict[str, tuple[tuple[str, ...], str]] = {
 _RELAXED = {"deployment.traffic", "deployment.rollback"}
 PERMISSIONS = frozenset(_PROJECT) | frozenset(_SITE)
 
+# Roles by project and user, while several questions are answered together.
+_known_roles: ContextVar[dict[tuple[uuid.UUID, uuid.UUID], str] | None] = ContextVar("known_roles", default=None)
+
 # The library ships without annotations for these two.
 _predicate: Any = predicate
 _rule_set: Any = RuleSet
@@ -98,8 +103,15 @@ def role_in(actor: Actor, project: Any) -> str:
         return ""
     if actor.only_project_id not in (None, project_id):
         return ""
-    role = Membership.objects.filter(project_id=project_id, user_id=actor.user_id).values_list("role", flat=True)
-    return role.first() or ""
+    known = _known_roles.get()
+    place = (project_id, actor.user_id)
+    if known is not None and place in known:
+        return known[place]
+    rows = Membership.objects.filter(project_id=project_id, user_id=actor.user_id).values_list("role", flat=True)
+    role = rows.first() or ""
+    if known is not None:
+        known[place] = role
+    return role
 
 
 def _at_least(role: str) -> Any:
@@ -168,6 +180,15 @@ def can(actor: Actor, permission: str, obj: Any = None) -> Allowed | Denied:
     if _RULES.test_rule(permission, actor, obj):
         return Allowed()
     return Denied(_reason(actor, permission, obj))
+
+
+def can_each(actor: Actor, permissions: Iterable[str], obj: Any = None) -> dict[str, Allowed | Denied]:
+    """Say it of several permissions on one row, with one look at the role."""
+    token = _known_roles.set({})
+    try:
+        return {name: can(actor, name, obj) for name in permissions}
+    finally:
+        _known_roles.reset(token)
 
 
 def _reason(actor: Actor, permission: str, obj: Any) -> str:

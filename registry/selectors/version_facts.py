@@ -11,7 +11,7 @@ from django.db.models.functions import Cast
 from django.utils.translation import gettext as _
 
 from registry.errors import ValidationFailed
-from registry.models import ModelVersion, RegisteredModel, VersionState
+from registry.models import WITH_ALIASES, ModelVersion, RegisteredModel, VersionState
 
 MAX_ANCESTORS = 20
 MAX_CHILDREN = 50
@@ -89,7 +89,7 @@ def versions_ranked(model: RegisteredModel, metric: str, *, is_lowest: bool) -> 
     rows = model.versions.filter(state__in=_RANKED_STATES, metrics__has_key=metric)
     value = Cast(KeyTextTransform(metric, "metrics"), FloatField())
     ordered = rows.annotate(metric_value=value).order_by("metric_value" if is_lowest else "-metric_value", "-number")
-    return ordered.select_related("author", "model__project").prefetch_related("aliases")[:MAX_RANKED]
+    return ordered.select_related("author", "model__project").prefetch_related(WITH_ALIASES)[:MAX_RANKED]
 
 
 def compare(before: ModelVersion, after: ModelVersion) -> Comparison:

@@ -15,6 +15,7 @@ from registry.domain.actors import Actor
 from registry.domain.checks import Cause, CheckKind, kinds_for, place
 from registry.errors import NotFound
 from registry.models import (
+    WITH_ALIASES,
     Check,
     Deployment,
     ModelVersion,
@@ -61,7 +62,7 @@ def versions_visible_to(actor: Actor) -> QuerySet[ModelVersion]:
     return (
         ModelVersion.objects.filter(model__project__in=projects_of(actor))
         .select_related("model__project", "author", "code_permitted_by", "code_withdrawn_by", "parent__model")
-        .prefetch_related("aliases")
+        .prefetch_related(WITH_ALIASES)
         .order_by("-created_at")
     )
 
@@ -106,7 +107,7 @@ def versions_of(model: RegisteredModel) -> QuerySet[ModelVersion]:
     """Return a model's versions with author and aliases, newest first; each knows ``model`` without a query."""
     return (
         model.versions.select_related("author", "code_permitted_by", "code_withdrawn_by", "parent__model")
-        .prefetch_related("aliases")
+        .prefetch_related(WITH_ALIASES)
         .order_by("-created_at")
     )
 
@@ -191,7 +192,7 @@ def version_uploads(actor: Actor, version: ModelVersion) -> list[Upload]:
 
 def versions_deployable(model: RegisteredModel) -> QuerySet[ModelVersion]:
     """Return ready versions of a model with their aliases, newest first."""
-    return model.versions.filter(state=VersionState.READY).prefetch_related("aliases").order_by("-number")
+    return model.versions.filter(state=VersionState.READY).prefetch_related(WITH_ALIASES).order_by("-number")
 
 
 def _once(deployments: list[Deployment]) -> tuple[Deployment, ...]:

@@ -26,6 +26,7 @@ from registry.selectors import deployments as deployment_selectors
 from registry.selectors import models as selectors
 from registry.selectors import versions as version_selectors
 from registry.selectors.aliases import about_aliases
+from registry.selectors.models import ModelOverview
 from registry.services import models as services
 from registry.services.locking import held
 
@@ -151,11 +152,17 @@ def act(request: HttpRequest, project: str, model: str) -> HttpResponse:
 
 
 def tab(
-    request: HttpRequest, model: RegisteredModel, name: str, context: dict[str, Any], *, topics: tuple[str, ...] = ()
+    request: HttpRequest,
+    model: RegisteredModel,
+    name: str,
+    context: dict[str, Any],
+    *,
+    topics: tuple[str, ...] = (),
+    overview: ModelOverview | None = None,
 ) -> HttpResponse:
-    """Return one tab of a model's page under its common head."""
+    """Return one tab of a model's page under its common head. ``overview``: what the head shows, if it is known."""
     actor = actor_of(request)
-    overview = selectors.model_overview(model)
+    overview = overview or selectors.model_overview(model)
     head = {
         "project": model.project,
         "model": model,
@@ -180,14 +187,15 @@ def _model(request: HttpRequest, project: str, model: str) -> tuple[Actor, Regis
 def overview(request: HttpRequest, project: str, model: str) -> HttpResponse:
     """What runs where, the newest versions, and the last hour's charts."""
     _actor, one = _model(request, project, model)
-    served = list(selectors.model_overview(one).deployments)
+    seen = selectors.model_overview(one)
+    served = list(seen.deployments)
     context = {
         "versions": version_selectors.version_rows([*version_selectors.versions_listed(one)[:5]]),
         "statuses": deployment_selectors.deployment_statuses(served),
         "push": equivalents.push(project, one.slug),
         **chart_context(request, served),
     }
-    return tab(request, one, "overview", context)
+    return tab(request, one, "overview", context, overview=seen)
 
 
 @require_GET
@@ -230,9 +238,9 @@ def configs(request: HttpRequest, project: str, model: str) -> HttpResponse:
 def deployments(request: HttpRequest, project: str, model: str) -> HttpResponse:
     """Where the model runs."""
     _actor, one = _model(request, project, model)
-    served = selectors.model_overview(one).deployments
-    statuses = deployment_selectors.deployment_statuses(served)
-    return tab(request, one, "deployments", {"statuses": statuses})
+    seen = selectors.model_overview(one)
+    statuses = deployment_selectors.deployment_statuses(seen.deployments)
+    return tab(request, one, "deployments", {"statuses": statuses}, overview=seen)
 
 
 @require_GET
@@ -240,8 +248,8 @@ def deployments(request: HttpRequest, project: str, model: str) -> HttpResponse:
 def metrics(request: HttpRequest, project: str, model: str) -> HttpResponse:
     """Charts of one deployment of the model, chosen in the address."""
     _actor, one = _model(request, project, model)
-    served = list(selectors.model_overview(one).deployments)
-    return tab(request, one, "metrics", chart_context(request, served))
+    seen = selectors.model_overview(one)
+    return tab(request, one, "metrics", chart_context(request, list(seen.deployments)), overview=seen)
 
 
 @require_GET
@@ -249,11 +257,12 @@ def metrics(request: HttpRequest, project: str, model: str) -> HttpResponse:
 def activity(request: HttpRequest, project: str, model: str) -> HttpResponse:
     """What people and tokens did to the model and its deployments."""
     actor, one = _model(request, project, model)
-    ids = [str(one.pk), *(str(deployment.pk) for deployment in selectors.model_overview(one).deployments)]
+    seen = selectors.model_overview(one)
+    ids = [str(one.pk), *(str(deployment.pk) for deployment in seen.deployments)]
     ids += [
         str(pk)
         for pk in version_selectors.versions_visible_to(actor).filter(model=one).values_list("pk", flat=True)[:200]
     ]
     ids += [str(pk) for pk in config_selectors.configs_of(one).values_list("pk", flat=True)[:200]]
     events = audit.audit_visible_to(actor).filter(Q(object_id__in=ids) | about_aliases(one))[:100]
-    return tab(request, one, "activity", {"events": list(events)})
+    return tab(request, one, "activity", {"events": list(events)}, overview=seen)
