@@ -15,7 +15,7 @@ from console.api.schema import paged
 from console.api.v1.serializers.catalog import VersionSerializer
 from console.api.v1.versions import VersionView
 from console.api.views import ApiView
-from registry.models import ModelVersion
+from registry.models import WITH_ALIASES, ModelVersion
 from registry.selectors import code as selectors
 from registry.services import code as services
 
@@ -114,7 +114,7 @@ class CodePermissionList(ApiView):
     @extend_schema(summary="List versions whose code nodes may run", responses=paged(VersionSerializer))
     def get(self, request: Request, project: str) -> Response:
         rows = selectors.versions_permitted(self.project)
-        return self.page(rows.select_related("author", "parent__model").prefetch_related("aliases"), VersionSerializer)
+        return self.page(rows.select_related("author", "parent__model").prefetch_related(WITH_ALIASES), VersionSerializer)
 
 
 class CodePermissionsWithdraw(ApiView):
