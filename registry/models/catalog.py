@@ -113,6 +113,11 @@ class ModelVersion(Row):
         listed: list[Alias] | None = getattr(self, "listed_aliases", None)
         return list(self.aliases.all()) if listed is None else listed
 
+    @property
+    def alias_names(self) -> list[str]:
+        """Names of these."""
+        return [alias.name for alias in self.all_aliases]
+
 
 class Alias(Row):
     """A name that points at one version, ready when it was set. ``latest`` is computed and has no row.

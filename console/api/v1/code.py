@@ -114,7 +114,9 @@ class CodePermissionList(ApiView):
     @extend_schema(summary="List versions whose code nodes may run", responses=paged(VersionSerializer))
     def get(self, request: Request, project: str) -> Response:
         rows = selectors.versions_permitted(self.project)
-        return self.page(rows.select_related("author", "parent__model").prefetch_related(WITH_ALIASES), VersionSerializer)
+        return self.page(
+            rows.select_related("author", "parent__model").prefetch_related(WITH_ALIASES), VersionSerializer
+        )
 
 
 class CodePermissionsWithdraw(ApiView):

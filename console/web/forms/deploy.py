@@ -86,7 +86,7 @@ class DeployForm(StyledForm):
 
     @staticmethod
     def _label(version: ModelVersion) -> str:
-        names = ", ".join(alias.name for alias in version.all_aliases)
+        names = ", ".join(version.alias_names)
         return f"v{version.number} · {version.format or _('unknown format')}" + (f" · {names}" if names else "")
 
     @staticmethod

@@ -89,7 +89,7 @@ class VersionSerializer(serializers.ModelSerializer[ModelVersion]):
     code_withdrawn_by = serializers.CharField(
         source="code_withdrawn_by.username", read_only=True, allow_null=True, default=None
     )
-    aliases = serializers.SlugRelatedField[Any]("name", many=True, read_only=True, source="all_aliases")
+    aliases = serializers.ListField(child=serializers.CharField(), read_only=True, source="alias_names")
     parent = VersionNameSerializer(read_only=True, default=None)
 
     class Meta:
@@ -159,7 +159,7 @@ class RankedSerializer(VersionNameSerializer):
     """A version with its value of the metric."""
 
     value = serializers.FloatField(source="metric_value")
-    aliases = serializers.SlugRelatedField[Any]("name", many=True, read_only=True, source="all_aliases")
+    aliases = serializers.ListField(child=serializers.CharField(), read_only=True, source="alias_names")
 
     class Meta(VersionNameSerializer.Meta):
         fields = [*VersionNameSerializer.Meta.fields, "value", "aliases"]
