@@ -23,7 +23,7 @@ export function setTheme(theme) {
 
 /* Toasts: from the server by the HX-Trigger header {"toast": {level, text, undo}} or by Django messages in the page. */
 const TONES = { success: ["green", "circle-check"], error: ["red", "octagon-alert"], warning: ["amber", "triangle-alert"], info: ["blue", "info"] };
-export function toast(level, message) {
+export function toast(level, message, undo) {
   const [tone, icon] = TONES[level] ?? TONES.info;
   const box = document.createElement("div");
   box.className = `toast-s tone-${tone}`;
@@ -34,8 +34,30 @@ export function toast(level, message) {
   const close = box.querySelector("button");
   close.setAttribute("aria-label", text("dismiss"));
   close.addEventListener("click", () => box.remove());
+  if (undo) close.before(undoForm(undo));
   document.getElementById("toasts").append(box);
-  if (level !== "error") setTimeout(() => box.remove(), 7000);
+  if (level === "error") return;
+  // Who is about to press the button is given the time to.
+  let gone = 0;
+  const leave = () => (gone = setTimeout(() => box.remove(), undo ? 20000 : 7000));
+  for (const stay of ["pointerenter", "focusin"]) box.addEventListener(stay, () => clearTimeout(gone));
+  for (const go of ["pointerleave", "focusout"]) box.addEventListener(go, () => (clearTimeout(gone), leave()));
+  leave();
+}
+
+// What takes it back is a form like that which did it: {"address", "fields"}.
+function undoForm({ address, fields }) {
+  const form = document.createElement("form");
+  form.method = "post";
+  form.action = address;
+  for (const [name, value] of Object.entries({ ...fields, csrfmiddlewaretoken: text("csrf") })) {
+    const input = Object.assign(document.createElement("input"), { type: "hidden", name, value });
+    form.append(input);
+  }
+  const button = Object.assign(document.createElement("button"), { className: "btn btn-outline-s btn-xs", textContent: text("undo") });
+  button.dataset.testid = "undo";
+  form.append(button);
+  return form;
 }
 
 /* Relative times stay true while the page is open. */
@@ -88,7 +110,7 @@ function movePalette(step) {
   next.scrollIntoView({ block: "nearest" });
 }
 
-/* Keyboard: g then a letter goes, / searches, ? helps, j and k walk a list. */
+/* Keyboard: g then a letter goes, / searches, ? helps, j and k walk a list, u goes to Undo. */
 let goUntil = 0;
 const typing = (target) => target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName);
 function walk(step) {
@@ -124,6 +146,7 @@ function onKey(event) {
     }
   } else if (event.key === "g") goUntil = Date.now() + 1500;
   else if (event.key === "j" || event.key === "k") walk(event.key === "j" ? 1 : -1);
+  else if (event.key === "u") document.querySelector("#toasts [data-testid=undo]")?.focus();
   else if (event.key === "?") document.getElementById("shortcuts")?.showModal();
   else if (event.key === "/") {
     event.preventDefault();
@@ -199,14 +222,14 @@ addEventListener("beforeunload", (event) => {
   if (dirty) event.preventDefault();
 });
 
-document.addEventListener("toast", (event) => toast(event.detail.level, event.detail.text));
+document.addEventListener("toast", (event) => toast(event.detail.level, event.detail.text, event.detail.undo));
 for (const swapped of ["htmx:after:swap", "flotilla:fragment"]) {
   document.addEventListener(swapped, refreshTimes);
   document.addEventListener(swapped, refreshCountdowns);
 }
 document.addEventListener("htmx:error", () => toast("error", text("offline")));
 
-for (const message of document.querySelectorAll("#messages [data-level]")) toast(message.dataset.level, message.textContent.trim());
+for (const message of document.querySelectorAll("#messages [data-level]")) toast(message.dataset.level, message.textContent.trim(), message.dataset.undo && JSON.parse(message.dataset.undo));
 setInterval(refreshTimes, 10000);
 setInterval(refreshCountdowns, 1000);
 refreshTimes();

@@ -69,7 +69,7 @@ export async function refresh() {
   if (refreshing) return;
   refreshing = true;
   try {
-    const answer = await fetch(location.href, { headers: { Accept: "text/html" }, credentials: "same-origin" });
+    const answer = await fetch(location.href, { headers: { Accept: "text/html", "Flotilla-Refresh": "1" }, credentials: "same-origin" });
     if (answer.redirected && new URL(answer.url).pathname !== location.pathname) return location.assign(answer.url);
     if (!answer.ok) return;
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");

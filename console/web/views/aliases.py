@@ -7,12 +7,14 @@ from typing import Any
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST
 
 from console.web import equivalents
 from console.web.forms.aliases import AliasForm
 from console.web.page import actor_of, add_errors, page, permissions
+from console.web.undo import done
 from console.web.views.models import tab
 from registry.domain.aliases import LATEST, alias_problem
 from registry.errors import RegistryError
@@ -49,7 +51,11 @@ def aliases(request: HttpRequest, project: str, model: str) -> HttpResponse:
             add_errors(form, error)
         else:
             text = _("%(name)s points at v%(number)s.") % {"name": row.name, "number": row.version.number}
-            messages.success(request, text)
+            before = next((old for old in rows if old.name == row.name), None)
+            if before is None:
+                messages.success(request, text)
+            else:
+                done(request, text, request.path, **_fields(before, seen=row))
             return redirect("web:model-aliases", one.project.slug, one.slug)
     context = {
         "rows": rows,
@@ -83,8 +89,21 @@ def delete(request: HttpRequest, project: str, model: str) -> HttpResponse:
     name = request.POST.get("name", "")
     row = selectors.alias_get(one, name)
     services.alias_delete(model=one, name=name, seen=services.Seen(row.version_id, row.is_protected), actor=actor)
-    messages.success(request, _("The alias %(name)s is deleted. No deployment changes.") % {"name": name})
+    text = _("The alias %(name)s is deleted. No deployment changes.") % {"name": name}
+    done(request, text, reverse("web:model-aliases", args=[project, model]), **_fields(row, seen=None))
     return redirect("web:model-aliases", project, model)
+
+
+def _fields(wanted: Alias, *, seen: Alias | None) -> dict[str, str]:
+    """Return what the form sends to set an alias as it was, if it still is as ``seen`` (None: not there)."""
+    flags = {"is_protected": wanted.is_protected, "was_protected": seen is not None and seen.is_protected}
+    return {
+        "name": wanted.name,
+        "version": str(wanted.version.number),
+        "comment": _("Undone."),
+        "seen": str(seen.version_id) if seen is not None else "",
+        **{name: "on" for name, is_on in flags.items() if is_on},
+    }
 
 
 def _form(request: HttpRequest, model: RegisteredModel, rows: list[Alias], data: Any = None) -> AliasForm:

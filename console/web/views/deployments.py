@@ -17,6 +17,7 @@ from console.web.charts import chart_context
 from console.web.forms.traffic import TrafficForm
 from console.web.fragments import change_tracks, deployment_context
 from console.web.page import actor_of, page, permissions, render_page
+from console.web.undo import done
 from console.web.views.deploy import after_change
 from registry.domain.plans import DeploymentSpec
 from registry.errors import NotFound, RegistryError
@@ -142,17 +143,25 @@ def traffic_plan(request: HttpRequest, project: str, deployment_id: uuid.UUID) -
 def traffic(request: HttpRequest, project: str, deployment_id: uuid.UUID) -> HttpResponse:
     """Move the weights."""
     one = _get(request, project, deployment_id)
-    form = TrafficForm(selectors.deployment_status(one).routes, request.POST)
+    before = TrafficForm(selectors.deployment_status(one).routes)
+    form = TrafficForm(before.routes, request.POST)
     if not form.is_valid():
         for problem in form.problems():
             messages.error(request, problem)
         return redirect("web:deployment", project, deployment_id)
     try:
-        outcome = services.deployment_traffic(deployment=one, weights=form.weights(), actor=actor_of(request))
+        outcome = services.deployment_traffic(
+            deployment=one, weights=form.weights(), generation=_seen_generation(request), actor=actor_of(request)
+        )
     except RegistryError as error:
         messages.error(request, error.message)
         return redirect("web:deployment", project, deployment_id)
-    return after_change(request, outcome)
+    if outcome.rollout is None:
+        return after_change(request, outcome)
+    # Only while nothing else changed the deployment: its generation is the one that this change made.
+    weights = {before.name_of(number): str(route.weight) for number, route in enumerate(before.routes)}
+    done(request, _("The traffic moves."), request.path, generation=str(outcome.rollout.generation), **weights)
+    return redirect("web:deployment", project, deployment_id)
 
 
 def _seen_generation(request: HttpRequest) -> int | None:
@@ -215,10 +224,10 @@ def rollout_steer(request: HttpRequest, project: str, deployment_id: uuid.UUID, 
         match request.POST.get("act", ""):
             case "pause":
                 steering.rollout_pause(rollout=rollout, reason=reason, actor=actor)
-                messages.success(request, _("Paused."))
+                done(request, _("Paused."), request.path, act="resume")
             case "resume":
                 steering.rollout_resume(rollout=rollout, reason=reason, actor=actor)
-                messages.success(request, _("It goes on."))
+                done(request, _("It goes on."), request.path, act="pause")
             case "abort":
                 steering.rollout_abort(rollout=rollout, reason=reason, actor=actor)
                 messages.success(request, _("It goes back to what was there before."))

@@ -17,6 +17,7 @@ from console.web import equivalents
 from console.web.charts import SPANS, span_of
 from console.web.forms.settings import JoinForm
 from console.web.page import actor_of, add_errors, page, permissions, render_page
+from console.web.undo import done
 from registry.domain.actors import Actor
 from registry.errors import RegistryError, ValidationFailed
 from registry.models import NodeObservation
@@ -133,10 +134,10 @@ def node_act(request: HttpRequest, node_id: uuid.UUID) -> HttpResponse:
     match request.POST.get("act"):
         case "cordon":
             services.node_cordon(node=one, actor=actor)
-            messages.success(request, _("New deployments stay off this node."))
+            done(request, _("New deployments stay off this node."), request.path, act="uncordon")
         case "uncordon":
             services.node_uncordon(node=one, actor=actor)
-            messages.success(request, _("The node takes deployments again."))
+            done(request, _("The node takes deployments again."), request.path, act="cordon")
         case "drain":
             services.node_drain(node=one, actor=actor)
             messages.success(request, _("The node finishes its requests and takes no more."))

@@ -16,6 +16,7 @@ from console.web.charts import chart_context
 from console.web.forms.models import ModelEditForm, ModelForm, model_facts
 from console.web.keyset import keyset_page
 from console.web.page import actor_of, add_errors, page, permissions, render_page
+from console.web.undo import done
 from registry.domain.actors import Actor
 from registry.domain.model_facts import TASKS
 from registry.errors import RegistryError, ValidationFailed
@@ -135,10 +136,10 @@ def act(request: HttpRequest, project: str, model: str) -> HttpResponse:
     match request.POST.get("act"):
         case "archive":
             services.model_archive(model=one, actor=actor)
-            messages.success(request, _("The model is archived. Restore brings it back."))
+            done(request, _("The model is archived."), request.path, act="restore")
         case "restore":
             services.model_restore(model=one, actor=actor)
-            messages.success(request, _("The model is active again."))
+            done(request, _("The model is active again."), request.path, act="archive")
         case "delete":
             if request.POST.get("confirm", "").strip() != one.slug:
                 messages.error(request, _("Nothing was deleted: type the model's name to confirm."))

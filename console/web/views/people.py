@@ -17,6 +17,7 @@ from console.identity.reauthentication import sensitive
 from console.web import equivalents
 from console.web.forms.people import PersonForm
 from console.web.page import actor_of, add_errors, page, permissions, render_page
+from console.web.undo import done
 from registry.errors import NotFound, RegistryError
 from registry.models import User
 from registry.selectors import people as selectors
@@ -103,7 +104,7 @@ def person_act(request: HttpRequest, username: str) -> HttpResponse:
         case "block" | "let-in" as wanted:
             services.user_set_active(user=user, is_active=wanted == "let-in", actor=actor)
             said = _("%(name)s may sign in again.") if wanted == "let-in" else _("%(name)s is blocked.")
-            messages.success(request, said % {"name": username})
+            done(request, said % {"name": username}, request.path, act="block" if wanted == "let-in" else "let-in")
         case "password-link":
             link = password_link(services.password_link_create(user=user, actor=actor))
             return _person_page(request, user, PersonForm(user=user), link)

@@ -14,6 +14,7 @@ from console.web.forms import service_accounts as forms
 from console.web.forms.editing import seen_text
 from console.web.forms.tokens import TokenForm
 from console.web.page import actor_of, add_errors, page, permissions, render_page
+from console.web.undo import done
 from registry.errors import Conflict, NotFound, RegistryError
 from registry.models import User
 from registry.selectors import accounts as account_selectors
@@ -105,7 +106,10 @@ def account_act(request: HttpRequest, username: str) -> HttpResponse:
         match request.POST.get("act", ""):
             case "disable" | "enable" as wanted:
                 services.service_account_set_active(account=now, is_active=wanted == "enable", actor=actor)
-                messages.success(request, _("It works again.") if wanted == "enable" else _("It is disabled."))
+                now.refresh_from_db()
+                said = _("It works again.") if wanted == "enable" else _("It is disabled.")
+                opposite = "disable" if wanted == "enable" else "enable"
+                done(request, said, request.path, act=opposite, seen=seen_text(_facts(now)))
             case "delete":
                 services.service_account_delete(account=now, actor=actor)
                 messages.success(request, _("Service account %(name)s is deleted.") % {"name": username})

@@ -13,6 +13,7 @@ from django.views.decorators.http import require_GET, require_POST
 from console.web import equivalents
 from console.web.fragments import version_context
 from console.web.page import actor_of, page, permissions, render_page
+from console.web.undo import done
 from console.web.views.version_facts import metrics_text
 from registry.errors import NotFound, ValidationFailed
 from registry.selectors import models as model_selectors
@@ -69,10 +70,10 @@ def act(request: HttpRequest, project: str, model: str, version_id: uuid.UUID) -
     match request.POST.get("act"):
         case "archive":
             services.version_archive(version=one, actor=actor)
-            messages.success(request, _("The version is archived. Restore brings it back."))
+            done(request, _("The version is archived."), request.path, act="restore")
         case "restore":
             services.version_restore(version=one, actor=actor)
-            messages.success(request, _("The version is ready again."))
+            done(request, _("The version is ready again."), request.path, act="archive")
         case "abandon":
             services.version_abandon(version=one, reason=_("Given up on its page."), actor=actor)
             messages.success(request, _("The upload is given up."))

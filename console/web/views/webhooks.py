@@ -17,6 +17,7 @@ from console.web.forms.webhooks import NewWebhookForm, WebhookChangeForm, webhoo
 from console.web.fragments import DELIVERIES_SHOWN, webhook_context
 from console.web.keyset import keyset_page
 from console.web.page import actor_of, add_errors, frame_of, page, permissions, render_page
+from console.web.undo import done
 from registry.domain.webhooks import PROJECT_EVENTS, SITE_EVENTS, message_id
 from registry.errors import NotFound, RegistryError
 from registry.models import Webhook
@@ -143,7 +144,8 @@ def webhook_act(request: HttpRequest, webhook_id: uuid.UUID) -> HttpResponse:
             messages.success(request, _("A test event is on its way."))
         case "on" | "off" as wanted:
             services.webhook_update(webhook=hook, is_enabled=wanted == "on", actor=actor)
-            messages.success(request, _("It is switched on.") if wanted == "on" else _("It is switched off."))
+            said = _("It is switched on.") if wanted == "on" else _("It is switched off.")
+            done(request, said, request.path, act="off" if wanted == "on" else "on")
         case "rotate":
             secret = services.webhook_rotate_secret(webhook=hook, actor=actor)
             hook.refresh_from_db()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 
-from registry.models import Environment
+from registry.models import Environment, ServingNode
 from registry.services.rollouts import rollout_move
 from serving_node.contract.states import UnitState
 from tests.console.conftest import join_node
@@ -83,4 +83,19 @@ def test_the_heat_map_is_walked_by_keyboard(shared_served: Served, visitor: Visi
     page.keyboard.press("End")
     page.keyboard.press("Enter")
     page.wait_for_url(f"**/p/wren/deployments/{shared_served.deployment.pk}/")
+    assert visitor.problems == []
+
+
+def test_undo_is_in_the_toast_and_by_keyboard(shared_served: Served, visitor: Visitor) -> None:
+    in_database(lambda: observe(shared_served.node))
+    visitor.sign_in("alice")
+    page = visitor.open(f"/fleet/nodes/{shared_served.node.pk}/")
+    page.get_by_test_id("node-cordon").click()
+    undo = page.get_by_test_id("undo")
+    undo.wait_for()
+    page.keyboard.press("u")
+    assert page.evaluate("document.activeElement.dataset.testid") == "undo"
+    page.keyboard.press("Enter")
+    page.locator(".toast-s", has_text="The node takes deployments again.").wait_for()
+    assert in_database(lambda: ServingNode.objects.get(pk=shared_served.node.pk).is_schedulable)
     assert visitor.problems == []
