@@ -131,7 +131,7 @@ def _mark(name: str, role: str, needed: str, roles: list[str], relaxed: Iterable
 
 def rest_api() -> str:
     """Return the page with a row for each address and method."""
-    from console.api.v1.openapi import document
+    from console.description import document
 
     rows = [
         (f"`{method.upper()}`", f"`{path.removeprefix('/api/v1/')}`", entry.get("summary", ""))
@@ -167,7 +167,7 @@ def openapi() -> str:
 
     from drf_spectacular.drainage import GENERATOR_STATS
 
-    from console.api.v1.openapi import document
+    from console.description import document
 
     document()
     if GENERATOR_STATS:

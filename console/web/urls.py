@@ -6,6 +6,7 @@ from django.urls import URLPattern, URLResolver, path
 
 from console.web.views import (
     aliases,
+    api_docs,
     apply_sets,
     approvals,
     audit,
@@ -174,6 +175,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("settings/sso/<slug:slug>/act/", sso.provider_act, name="sso-provider-act"),
     path("settings/security/sessions/", security.session_end, name="session-end"),
     # History
+    path("api/docs/", api_docs.api_docs, name="api-docs"),
+    path("api/docs/<slug:name>/", api_docs.api_docs_group, name="api-docs-group"),
     path("audit/", audit.audit, name="audit"),
     path("operations/", operations.operation_list, name="operations"),
     path("operations/<uuid:operation_id>/", operations.operation, name="operation"),

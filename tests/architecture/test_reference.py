@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from console.api.v1.openapi import document
+from console.description import document
 from registry.domain import states
 from registry.selectors.permissions import PERMISSIONS
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from functools import cache
-from typing import Any, cast
+from typing import Any
 
-from drf_spectacular.generators import SchemaGenerator
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from console.api.examples import add_examples
 from console.api.schema import PARAMETERS, PROBLEM, STRICT, refusals, refused_with, tags
 from console.api.views import ApiView
+from console.description import document
 
 _TUS = {"name": "Tus-Resumable", "in": "header", "required": True, "schema": {"type": "string", "enum": ["1.0.0"]}}
 _UUID = {"type": "string", "format": "uuid"}
@@ -109,6 +109,7 @@ def add_raw_routes(result: dict[str, Any], generator: Any, request: Any, public:
             {"text/event-stream": {"schema": {"type": "string"}}},
         )
     }
+    add_examples(result["paths"])
     components = result["components"]
     _close_bodies(result["paths"], components["schemas"])
     for schema in components["schemas"].values():
@@ -139,12 +140,6 @@ def _mend(properties: dict[str, Any]) -> None:
             del schema["pattern"]  # letters of any script here, ASCII alone in the patterns of JSON Schema
         if schema.get("oneOf") == [{}, {"type": "null"}]:
             del schema["oneOf"]
-
-
-@cache
-def document() -> dict[str, Any]:
-    """Return the OpenAPI 3.1 document of version 1. It is the same in every process; do not change it."""
-    return cast(dict[str, Any], SchemaGenerator().get_schema(request=None, public=True))  # type: ignore[no-untyped-call]
 
 
 class SchemaView(ApiView):

@@ -270,7 +270,7 @@ def test_of_two_writers_at_once_one_is_refused(shared_cast: Cast, console: Runni
 
 @pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize(("route", "method"), sorted(set(changing())))
+@pytest.mark.parametrize(("route", "method"), [one for one in sorted(set(changing())) if one[0] in CHANGED])
 def test_of_two_who_make_the_same_change_at_once_one_is_refused(
     shared_cast: Cast, console: RunningConsole, route: str, method: str
 ) -> None:
@@ -297,7 +297,6 @@ def test_of_two_who_make_the_same_thing_at_once_one_is_refused(shared_cast: Cast
         ("projects/", {"slug": "owl", "name": "Owl"}),
         ("projects/wren/models/", {"slug": "owl"}),
         ("environments/", {"slug": "owl", "name": "Owl"}),
-        ("service-accounts/", {"username": "owl"}),
         ("sso-providers/", BODIES["post", "sso-providers/"]),
         ("projects/wren/signing-keys/", BODIES["post", "projects/<slug:project>/signing-keys/"]),
     ]

@@ -13,8 +13,8 @@ import pytest
 from django.test import Client
 from rest_framework.test import APIClient
 
-from console.api.v1.openapi import document
 from console.api.v1.urls import urlpatterns
+from console.description import document
 from tests.console.conftest import Cast
 
 METHODS = ("get", "post", "put", "patch", "delete")

@@ -20,7 +20,7 @@ from schemathesis.checks import not_a_server_error
 from schemathesis.core.failures import Failure
 from schemathesis.specs.openapi import checks
 
-from console.api.v1.openapi import document
+from console.description import document
 from tests.console.api.world import World, cut_off, make_world
 from tests.console.conftest import RunningConsole, make_cast
 
