@@ -166,6 +166,7 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("post", "projects/<slug:project>/deployments/<uuid:deployment>/plan"): {"spec": _SPEC},
     ("post", "projects/<slug:project>/deployments/<uuid:deployment>/routes"): {"weights": {"1": 100}},
     ("post", "projects/<slug:project>/deployments/<uuid:deployment>/infer"): {"inputs": [{"name": "x"}]},
+    **{("post", f"rollouts/<uuid:rollout>/{verb}"): {"reason": "Because."} for verb in ("pause", "resume", "abort")},
     ("post", "environments/"): {"slug": "new", "name": "New"},
     ("patch", "environments/<slug:slug>/"): {"requires_approval": True, "required_approvals": 2},
     ("post", "fleets/"): {"slug": "new", "name": "New", "environment": "dev", "selector": {}},
