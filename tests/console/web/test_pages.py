@@ -10,7 +10,6 @@ SITE_PAGES = {
     "home", "approvals", "fleet", "join", "node", "members", "tokens", "environments", "projects", "password", "audit",
     "operations", "jump", "environment", "fleet-settings", "webhooks", "service-accounts", "trust", "issuers",
     "connect", "security", "people", "sso", "scim", "apply-sets", "heat", "heat-hardware", "heat-latency",
-    "connect", "security", "people", "sso", "scim", "apply-sets",
     "api-docs", "api-docs-search", "api-docs-group",
 }  # fmt: skip
 
