@@ -16,11 +16,12 @@ from registry.services.code import code_problem
 from serving_node.contract.errors import ContractError
 from serving_node.contract.model_config import ModelConfig, parse_json
 from workers.checks.answers import answer_problems, answer_warnings
+from workers.checks.parts import parts_of
 from workers.checks.samples import Asked, made_up_requests, profile_requests, sample_requests
 from workers.checks.verdicts import CheckFailed, Finding, NotChecked, check
 from workers.locks.leases import Lease
 from workers.sandbox import SandboxUnavailable
-from workers.scratch import Answer, Report, ScratchFailed, Trial, is_missing, run_trial
+from workers.scratch import Answer, Part, Report, ScratchFailed, Trial, is_missing, run_trial
 
 SMOKE, LATENCY = "smoke", "latency"
 _LOG_BYTES = 32768
@@ -54,6 +55,7 @@ class _Trial:
         self._kinds = kinds
         self._lease = lease
         self._asked: list[Asked] = []
+        self._parts: tuple[Part, ...] = ()
         self._report: Report | None = None
 
     def smoke(self) -> None:
@@ -112,6 +114,9 @@ class _Trial:
         config = parse_json(revision.body)
         if problem := _obstacle(self._version, revision, config):
             raise NotChecked(problem)
+        self._parts = parts_of(self._version, revision, _obstacle)
+        if self._parts:
+            finding.evidence["parts"] = [f"{part.name} v{part.version.number}" for part in self._parts]
         return config
 
     def _node(self, config: ModelConfig, finding: Finding) -> Report:
@@ -139,7 +144,7 @@ class _Trial:
         except ContractError as error:
             raise NotChecked(_("No request can be made for this config: %(why)s") % {"why": error.message}) from error
         requests = tuple(asked.request for asked in self._asked)
-        trial = Trial(config, requests, tuple(profile))
+        trial = Trial(config, requests, tuple(profile), self._parts)
         return run_trial(self._version, trial, lambda: self._lease.is_lost)
 
 
@@ -147,8 +152,6 @@ def _obstacle(version: ModelVersion, revision: ConfigRevision, config: ModelConf
     """Return why a version is not tried at all, empty when it is."""
     if not settings.SANDBOX:
         return _("Nothing is run in a sandbox here (FLOTILLA_SANDBOX).")
-    if config.HasField("ensemble_scheduling"):
-        return _("An ensemble is not tried alone; try the models that it calls.")
     if config.model_transaction_policy.decoupled:
         return _("A decoupled model sends any number of answers to a request; it is not tried here.")
     if config.backend == "tensorrt":

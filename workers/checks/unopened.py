@@ -21,6 +21,8 @@ from workers.checks.formats import describe_content
 from workers.checks.verdicts import VersionRejected, check
 
 _READ_HERE = "onnxruntime"
+ENSEMBLE = "ensemble"
+"""Versions without a model file: their config names the models that they call."""
 MODEL_FILES = ("model.pt2", "model.pt", "model.py", "model.xml", "model.plan")
 """Names by which a version without a config is known for another format than ONNX."""
 # model file -> format, where the name of the backend says less
@@ -33,9 +35,12 @@ _BEGINNINGS = {".pt2": b"PK\x03\x04", ".pt": b"PK\x03\x04", ".xml": b"<"}
 def unopened_format(paths: list[str], uploaded: Path | None, version: ModelVersion) -> str | None:
     """Return the format of a version that is not opened here; None for ONNX, and where nothing tells another one."""
     try:
-        backend = _config(paths, uploaded, version).backend
+        config = _config(paths, uploaded, version)
     except VersionRejected:  # the config cannot be read, which is said where it is checked
-        backend = _config(paths, None, version).backend
+        config = _config(paths, None, version)
+    if config.HasField("ensemble_scheduling"):
+        return ENSEMBLE
+    backend = config.backend
     # OpenVINO reads ONNX files too; those are opened here.
     if backend in ("", _READ_HERE) or (backend == "openvino" and "model.onnx" in paths):
         return None
@@ -55,6 +60,8 @@ def check_unopened(
         finding.evidence.update(format=format, file=config.default_model_filename, backend=config.backend)
         _require_model_file(version, config, heads)
         finding.summary = _("A model for the backend %(backend)s.") % {"backend": config.backend}
+        if format == ENSEMBLE:
+            finding.summary = _("An ensemble of other models.")
         if format == _TORCHSCRIPT:
             finding.warnings.append(
                 _("PyTorch has deprecated TorchScript: save the model with torch.export.save instead.")

@@ -45,15 +45,25 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """Another model that the one under trial calls by ``name``."""
+
+    name: str
+    version: ModelVersion
+    config: ModelConfig
+
+
+@dataclass(frozen=True, slots=True)
 class Trial:
     """What to load and what to ask: each of ``requests`` once, each of ``profile`` for so many seconds.
 
-    ``config`` None: the node finds everything out by itself.
+    ``config`` None: the node finds everything out by itself. ``parts`` are loaded beside it.
     """
 
     config: ModelConfig | None = None
     requests: tuple[Request, ...] = ()
     profile: tuple[Request, ...] = ()
+    parts: tuple[Part, ...] = ()
 
 
 def run_trial(version: ModelVersion, trial: Trial, is_stopped: Callable[[], bool]) -> Report:
@@ -71,17 +81,20 @@ def run_trial(version: ModelVersion, trial: Trial, is_stopped: Callable[[], bool
     return read_report(outcome.answer, log=outcome.output, peak_bytes=outcome.peak_bytes)
 
 
-def scratch_config(config: ModelConfig) -> ModelConfig:
+def scratch_config(config: ModelConfig, name: str = MODEL) -> ModelConfig:
     """Return a config as a scratch node takes it: one instance, on the CPU, nothing kept between requests."""
     own = ModelConfig()
     own.CopyFrom(config)
-    own.name = MODEL
+    own.name = name
     own.ClearField("response_cache")
     own.ClearField("version_policy")
-    own.optimization.ClearField("cuda")
-    own.optimization.ClearField("execution_accelerators")
+    if own.HasField("optimization"):
+        own.optimization.ClearField("cuda")
+        own.optimization.ClearField("execution_accelerators")
     kinds = {group.kind for group in own.instance_group}
     own.ClearField("instance_group")
+    if own.HasField("ensemble_scheduling"):
+        return own
     model = ModelInstanceGroup.Kind.KIND_MODEL
     own.instance_group.add(count=1, kind=model if kinds == {model} else ModelInstanceGroup.Kind.KIND_CPU)
     return own
@@ -103,23 +116,37 @@ def _folder(version: ModelVersion, trial: Trial) -> Iterator[Path]:
     remove_left_behind(version)
     try:
         try:
-            directory = place / "repository" / MODEL / "1"
-            directory.mkdir(parents=True)
+            place.mkdir(parents=True)
             _write_order(place, trial)
         except OSError as error:
             raise StorageFailed(_("The files cannot be copied: %(why)s.") % {"why": error.strerror}) from error
-        for file in version.files.select_related("blob"):
-            if file.path == _CONFIG_FILE:
-                continue
-            target = directory / file.path
-            target.parent.mkdir(parents=True, exist_ok=True)
-            artifact_store().copy_to(file.blob.sha256, target)
-        if trial.config is not None:
-            (directory.parent / _CONFIG_FILE).write_text(to_pbtxt(scratch_config(trial.config)))
+        own = scratch_config(trial.config) if trial.config is not None else None
+        _place_model(place / "repository" / MODEL, 1, version, own)
+        for part in trial.parts:
+            config = scratch_config(part.config, part.name)
+            config.version_policy.all.SetInParent()
+            _place_model(place / "repository" / part.name, part.version.number or 1, part.version, config)
         _let_read(place)
         yield place
     finally:
         shutil.rmtree(place, ignore_errors=True)
+
+
+def _place_model(folder: Path, number: int, version: ModelVersion, config: ModelConfig | None) -> None:
+    """Write the folder of a model, or one version more of it."""
+    try:
+        directory = folder / str(number)
+        directory.mkdir(parents=True)
+        if config is not None:
+            (folder / _CONFIG_FILE).write_text(to_pbtxt(config))
+    except OSError as error:
+        raise StorageFailed(_("The files cannot be copied: %(why)s.") % {"why": error.strerror}) from error
+    for file in version.files.select_related("blob"):
+        if file.path == _CONFIG_FILE:
+            continue
+        target = directory / file.path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        artifact_store().copy_to(file.blob.sha256, target)
 
 
 def _write_order(place: Path, trial: Trial) -> None:

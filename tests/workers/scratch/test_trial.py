@@ -191,3 +191,30 @@ def test_a_script_has_the_signature_of_its_config_and_answers() -> None:
     assert (version.state, row(version, "signature").summary) == ("ready", "As the config says.")
     work(version)
     assert row(version, "smoke").verdict == "pass", row(version, "smoke").summary
+
+
+ENSEMBLE = b"""
+platform: "ensemble"
+max_batch_size: 4
+input { name: "x" data_type: TYPE_FP32 dims: 4 }
+output { name: "y" data_type: TYPE_FP32 dims: 2 }
+ensemble_scheduling {
+  step { model_name: "mlp" model_version: -1 input_map { key: "x" value: "x" } output_map { key: "y" value: "y" } }
+}
+"""
+
+
+def test_an_ensemble_is_tried_with_the_models_that_it_calls() -> None:
+    chain = factories.make_model("chain")
+    files = {"config.pbtxt": ENSEMBLE}
+    early = factories.make_version(chain, files)
+    work_on(factories.make_operation(early).pk)
+    early.refresh_from_db()
+    assert (early.state, early.format) == ("ready", "ensemble"), early.state_reason
+    work(early)
+    smoke = row(early, "smoke")
+    assert (smoke.verdict, smoke.summary) == ("error", "It calls “mlp”, of which no version is ready.")
+    factories.make_ready_version(factories.make_model("mlp", chain.owner))
+    smoke = recheck(early, "smoke")
+    assert (smoke.verdict, smoke.evidence["parts"]) == ("pass", ["mlp v1"]), (smoke.summary, smoke.log)
+    assert [one["name"] for one in smoke.evidence["answers"][0]["outputs"]] == ["y"]
