@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import shutil
+import uuid
+from datetime import datetime
+from pathlib import Path
+
 from django.conf import settings
 from django.db import transaction
 from django.utils.translation import gettext as _
@@ -15,6 +21,7 @@ from registry.services.operations import operation_create
 from registry.services.permissions import require
 
 KIND = "fetch_version"
+_FOLDER = "fetch-"
 
 
 def version_fetch(*, version: ModelVersion, address: str, actor: Actor) -> Operation:
@@ -48,3 +55,21 @@ def version_fetch(*, version: ModelVersion, address: str, actor: Actor) -> Opera
             params={"address": address, "token": str(actor.token_id or "")},
             actor=actor,
         )
+
+
+def fetch_folder(version_id: uuid.UUID) -> Path:
+    """Return where what was fetched for a version waits until all of it is there."""
+    return Path(settings.STAGING_DIR) / f"{_FOLDER}{version_id}"
+
+
+def fetches_collect(_now: datetime) -> int:
+    """Delete what fetches left behind that nobody goes on with: cancelled ones, and those given up. Return how many."""
+    collected = 0
+    for folder in Path(settings.STAGING_DIR).glob(f"{_FOLDER}*"):
+        with contextlib.suppress(ValueError):
+            version_id = uuid.UUID(folder.name.removeprefix(_FOLDER))
+            waiting = (OperationState.PENDING, OperationState.RUNNING)
+            if not Operation.objects.filter(kind=KIND, subject_id=version_id, state__in=waiting).exists():
+                shutil.rmtree(folder, ignore_errors=True)
+                collected += 1
+    return collected

@@ -169,6 +169,33 @@ def operation_fail(operation_id: uuid.UUID, owner: str, *, code: str, message: s
     return bool(changed)
 
 
+def operation_continue(operation_id: uuid.UUID, owner: str, *, message: str) -> bool:
+    """Put an operation of which a part is done back into its queue: running -> pending, with its attempts anew.
+
+    False: the lease was lost, or somebody cancelled it meanwhile.
+    """
+    with transaction.atomic():
+        changed = (
+            _mine(operation_id, owner)
+            .filter(cancel_requested=False)
+            .update(
+                state=OperationState.PENDING,
+                lease_owner="",
+                lease_until=timezone.now(),
+                attempts=0,
+                message=storable_text(message),
+            )
+        )
+        if changed:
+            operation = Operation.objects.get(pk=operation_id)
+            _record_move(operation_id, OperationState.RUNNING, OperationState.PENDING, message, owner)
+            signals.send_operation_ready(operation_id, operation.queue)
+            _publish(operation)
+            return True
+    operation_renew(operation_id, owner)  # Ends it when it was cancelled.
+    return False
+
+
 def operation_cancel(*, operation: Operation, actor: Actor) -> Operation:
     """Cancel: pending ones end now; a running one is asked to stop (its next renewal answers False).
 

@@ -24,6 +24,10 @@ class LeaseLost(Exception):
     """Somebody else may work on the operation now, or it was cancelled: stop and write nothing more."""
 
 
+class Unfinished(Exception):
+    """A part of the work is done and noted; the rest is for another task. The message says how far it is."""
+
+
 def new_owner() -> str:
     """Return a name for one attempt, unique across hosts, processes and attempts."""
     return f"{socket.gethostname()[:60]}:{os.getpid()}:{secrets.token_hex(6)}"

@@ -19,7 +19,7 @@ from workers.checks.again import check_version
 from workers.checks.fetching import fetch_version
 from workers.checks.validation import validate_version
 from workers.checks.verdicts import VersionRejected
-from workers.locks.leases import Lease, LeaseLost, new_owner
+from workers.locks.leases import Lease, LeaseLost, Unfinished, new_owner
 from workers.node_client.errors import NodeClientError
 from workers.tasks.interactive import infer
 from workers.tasks.logs import deployment_logs, node_logs
@@ -61,6 +61,8 @@ def work_on(operation_id: uuid.UUID, handlers: Mapping[str, Handler] = HANDLERS)
         return operations.operation_succeed(operation_id, owner, result)
     except LeaseLost:
         return False  # somebody else goes on, or it was cancelled
+    except Unfinished as error:
+        operations.operation_continue(operation_id, owner, message=str(error))
     except VersionRejected as error:
         return operations.operation_fail(operation_id, owner, code="version_rejected", message=str(error))
     except NodeClientError as error:

@@ -14,6 +14,7 @@ from registry.services.approvals import approvals_expire
 from registry.services.blobs import blobs_collect, orphans_collect_in_turn
 from registry.services.ci_exchange import issuer_uses_purge
 from registry.services.direct_uploads import parts_collect
+from registry.services.fetching import fetches_collect
 from registry.services.idempotency import answers_purge
 from registry.services.login_requests import login_requests_purge
 from registry.services.operations import operations_purge
@@ -50,6 +51,7 @@ STEPS: Mapping[str, Callable[[datetime], object]] = {
     "blobs_collect": blobs_collect,
     "orphans_collect": orphans_collect_in_turn,
     "parts_collect": parts_collect,
+    "fetches_collect": fetches_collect,
     "refused_versions_purge": refused_versions_purge,
     "rollouts_purge": rollouts_purge,
     "approvals_purge": approvals_purge,
