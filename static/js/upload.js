@@ -1,30 +1,24 @@
 // The upload page: files go up several at a time, resumable; then the version is submitted and its checks appear.
 import { follow } from "./live.js";
-import { Hasher } from "./upload/hashing.js";
-import { forget, heldElsewhere, hold, keep, records } from "./upload/kept.js";
+import { Batch } from "./upload/batch.js";
+import { forget, hold, keep } from "./upload/kept.js";
 import { dropped, picked } from "./upload/picking.js";
 import { Row } from "./upload/row.js";
 import { call, Problem, problemFrom, problemIn } from "./upload/server.js";
 import { Transfer } from "./upload/transfer.js";
+import { hideUnfinished, showUnfinished } from "./upload/unfinished.js";
 import { announce, pace, Rate, say, size } from "./upload/words.js";
 
-const AT_ONCE = 3;
 const SIZES_ASKED = 10000;
 const byId = (id) => document.getElementById(id);
 const form = byId("upload-form");
 const button = byId("upload-submit");
 const target = { endpoint: form.dataset.endpoint, version: null, known: new Set(), rate: new Rate() };
-const transfers = [];
+const batch = new Batch(rested);
 const rows = new Map();
-const hashers = [];
-let active = 0;
-let running = false;
 let over = false;
 let shown = 0;
-
-const count = (...states) => transfers.filter((one) => states.includes(one.state)).length;
-const bytes = () => transfers.reduce((sum, one) => sum + (one.state === "done" ? one.size : one.sent), 0);
-const allBytes = () => transfers.reduce((sum, one) => sum + one.size, 0);
+let unfinished = [];
 
 function problem(message) {
   byId("upload-error").hidden = !message;
@@ -37,8 +31,7 @@ function changed(transfer) {
   if (transfer.told !== transfer.state) {
     transfer.told = transfer.state;
     if (transfer.state === "failed") announce(say("saidFailed", { path: transfer.path, why: transfer.problem.message }));
-    else if (transfer.state === "done") announce(say("saidDone", { path: transfer.path, done: count("done"), all: transfers.length }));
-    remember();
+    else if (transfer.state === "done") announce(say("saidDone", { path: transfer.path, done: batch.count("done"), all: batch.length }));
   }
   if (!shown) shown = setTimeout(summary, 200);
 }
@@ -46,30 +39,25 @@ function changed(transfer) {
 function summary() {
   clearTimeout(shown);
   shown = 0;
-  const [all, done] = [transfers.length, count("done")];
-  byId("upload-total").textContent = all && !running ? say("total", { all, size: size(allBytes()) }) : "";
+  const [all, done, failed, missing, waiting] = [batch.length, ...["done", "failed", "missing", "waiting"].map((state) => batch.count(state))];
+  byId("upload-total").textContent = all && !batch.isRunning ? say("total", { all, size: size(batch.size) }) : "";
   const panel = byId("upload-all");
   panel.hidden = !target.version || over;
-  const [sent, whole] = [bytes(), allBytes()];
   const bar = panel.querySelector("progress");
-  bar.value = whole ? (100 * sent) / whole : 0;
+  bar.value = batch.size ? (100 * batch.sent) / batch.size : 0;
   bar.setAttribute("aria-valuetext", say("filesDone", { done, all }));
   panel.querySelector("[data-count]").textContent = say("filesDone", { done, all });
-  panel.querySelector("[data-speed]").textContent = pace(sent, whole, target.rate);
-  const [failed, missing] = [count("failed"), count("missing")];
+  panel.querySelector("[data-speed]").textContent = pace(batch.sent, batch.size, target.rate);
   panel.querySelector("[data-trouble]").textContent = [failed && say("someFailed", { count: failed }), missing && say("someMissing", { count: missing })].filter(Boolean).join(" ");
-  byId("pause-all").hidden = !running || !transfers.some((one) => one.isActive || one.state === "waiting");
-  byId("resume-all").hidden = !running || !count("paused", "failed");
-  button.hidden = running || over;
-  const waiting = count("waiting");
-  const rest = waiting ? say("goOn", { waiting, all }) : say("check");
-  byId("submit-label").textContent = target.version ? rest : say("begin");
-  const isBlocked = target.version && !waiting && done < all;
-  if (!("off" in button.dataset)) button.disabled = Boolean(isBlocked);
+  byId("pause-all").hidden = !batch.isRunning || (!batch.isMoving && !waiting);
+  byId("resume-all").hidden = !batch.isRunning || !(failed + batch.count("paused"));
+  button.hidden = batch.isRunning || over;
+  byId("submit-label").textContent = !target.version ? say("begin") : waiting ? say("goOn", { waiting, all }) : say("check");
+  if (!("off" in button.dataset)) button.disabled = Boolean(target.version && !waiting && done < all);
 }
 
 function insert(transfer) {
-  transfers.push(transfer);
+  batch.transfers.push(transfer);
   rows.set(transfer, new Row(transfer, { toggle, remove, choose: () => byId("files").click() }));
   byId("file-list").append(rows.get(transfer).element);
 }
@@ -79,31 +67,30 @@ async function add({ files: found, name }) {
   problem(null);
   await ready;
   if (!target.version) await goOnWith(found);
-  if (transfers.length + found.length > Number(form.dataset.mostFiles)) return problem(say("tooMany", { most: form.dataset.mostFiles }));
+  if (batch.length + found.length > Number(form.dataset.mostFiles) + found.filter(({ path }) => batch.find(path)).length) {
+    return problem(say("tooMany", { most: form.dataset.mostFiles }));
+  }
+  const most = Number(form.dataset.mostBytes);
   for (const { file, path } of found) {
-    const old = transfers.find((one) => one.path === path);
+    const old = batch.find(path);
     if (old?.state === "missing" || old?.state === "failed") old.choose(file);
     else if (!old) {
       const transfer = new Transfer({ path, file, size: file.size, modified: file.lastModified }, target, changed);
       insert(transfer);
-      if (file.size > Number(form.dataset.mostBytes)) {
-        transfer.move("failed", new Problem(say("tooLarge", { most: size(Number(form.dataset.mostBytes)) }), { code: "too_large" }));
-      }
+      if (file.size > most) transfer.move("failed", new Problem(say("tooLarge", { most: size(most) }), { code: "too_large" }));
     }
   }
   const model = form.elements.namedItem("model");
-  if (!model.value && transfers.length) model.value = name;
+  if (!model.value && batch.length) model.value = name;
   summary();
   remember();
-  if (running) pump();
+  batch.goOn();
 }
 
 function toggle(transfer) {
   if (transfer.isActive) transfer.pause();
-  else {
-    transfer.resume();
-    if (running) pump();
-  }
+  else transfer.resume();
+  batch.goOn();
   summary();
 }
 
@@ -116,39 +103,18 @@ async function remove(transfer) {
     transfer.move("failed", problemFrom(error));
     return;
   }
-  transfers.splice(transfers.indexOf(transfer), 1);
   rows.delete(transfer);
   row.remove();
   (next?.querySelector("button:not([hidden])") ?? byId("files")).focus();
+  batch.delete(transfer);
   remember();
   summary();
-  if (running) pump();
 }
 
 /* Sending */
-function pump() {
-  while (active < AT_ONCE) {
-    const next = transfers.find((one) => one.state === "waiting");
-    if (!next) break;
-    work(next);
-  }
-  if (!active) settle();
-}
-
-async function work(transfer) {
-  active += 1;
-  transfer.state = "uploading";
-  const hasher = hashers.pop() ?? new Hasher();
-  await transfer.run(hasher);
-  hashers.push(hasher);
-  active -= 1;
-  pump();
-}
-
-function settle() {
-  for (const hasher of hashers.splice(0)) hasher.close();
-  if (!transfers.length || count("done") < transfers.length) summary();
-  else submit();
+function rested() {
+  if (batch.isComplete) submit();
+  else summary();
 }
 
 async function begin() {
@@ -161,58 +127,56 @@ async function begin() {
   return { ...document_, at: Date.now(), project: form.dataset.project };
 }
 
-async function take(record) {
+function take(record) {
   Object.assign(target, record, { record });
   form.elements.namedItem("model").value = record.model;
   for (const name of ["model", "git_sha"]) form.elements.namedItem(name).readOnly = true;
   byId("version-link").href = record.page;
   byId("next-step").hidden = false;
   follow(record.topic);
-  await askKnown();
 }
 
 // Sizes at which the server has something that we may read: such files are hashed first, and perhaps not sent.
 async function askKnown() {
-  const sizes = [...new Set(transfers.map((one) => one.size))].filter(Boolean).slice(0, SIZES_ASKED);
-  if (!sizes.length) return;
+  const sizes = [...new Set(batch.transfers.map((one) => one.size))].filter(Boolean).slice(0, SIZES_ASKED);
   const answer = await call(`${target.api}files/known`, { method: "POST", json: { sizes } });
   if (answer.ok) target.known = new Set((await answer.json()).sizes);
 }
 
 form.addEventListener("submit", async (event) => {
   event.preventDefault();
-  if (running || over) return;
-  if (!transfers.length) return problem(say("nofile"));
+  if (batch.isRunning || over) return;
+  if (!batch.length) return problem(say("nofile"));
   problem(null);
-  running = true;
+  batch.isRunning = true;
   summary();
   try {
     if (!target.version) {
       const record = await begin();
       await hold(record.version);
-      await take(record);
+      take(record);
       remember();
-    } else await askKnown();
-    pump();
+    }
+    await askKnown();
+    batch.run();
   } catch (error) {
-    running = false;
+    batch.isRunning = false;
     problem(error instanceof Problem ? error.message : say("connection"));
     summary();
   }
 });
 
 async function submit() {
-  running = false;
+  batch.isRunning = false;
   try {
     const answer = await call(target.submit, { method: "POST" });
-    const html = await answer.text();
-    byId("version-slot").innerHTML = html;
+    byId("version-slot").innerHTML = await answer.text();
     htmx.process(byId("version-slot"));
-    judge();
     if (!answer.ok) return summary();
     over = true;
     forget(target.version);
-    for (const transfer of transfers) changed(transfer);
+    judge();
+    for (const transfer of batch.transfers) changed(transfer);
     announce(say("saidChecks"));
     summary();
     watch();
@@ -242,39 +206,36 @@ document.addEventListener("htmx:after:swap", judge);
 
 /* All at once */
 byId("pause-all").addEventListener("click", () => {
-  for (const one of transfers) if (one.isActive || one.state === "waiting") one.pause();
+  batch.pause();
   summary();
   byId("resume-all").focus();
 });
 byId("resume-all").addEventListener("click", () => {
-  for (const one of transfers) if (one.state === "paused" || one.state === "failed") one.resume();
-  pump();
+  batch.resume();
   summary();
   byId("pause-all").focus();
 });
-byId("discard-all").addEventListener("click", () => ask(target, { done: count("done"), all: transfers.length, size: size(bytes()) }));
+byId("discard-all").addEventListener("click", () => discard(target, { done: batch.count("done"), all: batch.length, size: size(batch.sent) }));
 
-function ask(record, { done, all, size: held }) {
+function discard({ version, api, model }, { done, all, size: held }) {
   const box = byId("upload-discard");
   box.hidden = false;
-  box.dataset.version = record.version;
-  box.dataset.api = record.api;
-  box.querySelector("p").textContent = say("discard", { model: record.model, done, all, size: held });
+  Object.assign(box.dataset, { version, api });
+  box.querySelector("p").textContent = say("discard", { model, done, all, size: held });
   byId("discard-yes").focus();
 }
 byId("discard-no").addEventListener("click", () => {
   byId("upload-discard").hidden = true;
-  byId("upload-submit").focus();
+  (target.version ? byId("discard-all") : button).focus();
 });
 byId("discard-yes").addEventListener("click", async () => {
   const { version, api } = byId("upload-discard").dataset;
-  for (const one of transfers) if (one.isActive || one.state === "waiting") one.pause();
+  if (version === target.version) batch.pause();
   try {
     const answer = await call(`${api}abandon`, { method: "POST", json: { reason: say("discarded") } });
     // 404 and 409: it is gone or over already.
     if (!answer.ok && answer.status !== 404 && answer.status !== 409) throw await problemIn(answer);
     forget(version);
-    running = false;
     location.assign(location.pathname);
   } catch (error) {
     problem(problemFrom(error).message);
@@ -284,62 +245,29 @@ byId("discard-yes").addEventListener("click", async () => {
 /* After a reload, or another day */
 function remember() {
   if (!target.version || over) return;
-  const files = transfers.map(({ path, size: bytes_, modified }) => ({ path, size: bytes_, modified }));
-  keep({ ...target.record, files });
-}
-
-const unfinished = new Map();
-
-async function showUnfinished() {
-  const elsewhere = await heldElsewhere();
-  for (const record of records(form.dataset.project)) {
-    const answer = await call(record.standing).catch(() => null);
-    // Somebody else's, or the server is away: it may come back.
-    if (!answer?.ok || !answer.headers.get("Content-Type")?.includes("json")) continue;
-    const standing = await answer.json();
-    if (standing.state !== "uploading") {
-      forget(record.version);
-      continue;
-    }
-    const here = record.files.filter(({ path }) => standing.files[path]?.is_here).length;
-    const sent = Object.values(standing.files).reduce((sum, { offset }) => sum + offset, 0);
-    const facts = { model: record.model, done: here, all: record.files.length, rest: record.files.length - here, size: size(sent) };
-    const notice = byId("unfinished").content.firstElementChild.cloneNode(true);
-    const isOpen = elsewhere.has(record.version);
-    notice.querySelector("p").textContent = say(isOpen ? "otherTab" : facts.rest ? "unfinished" : "unchecked", facts);
-    notice.querySelector("[data-buttons]").hidden = isOpen;
-    notice.querySelector("[data-go-on]").textContent = say(facts.rest ? "goOn" : "goOnChecking", { waiting: facts.rest, all: facts.all });
-    notice.querySelector("[data-go-on]").addEventListener("click", async () => {
-      await goOn(record);
-      if (count("missing")) byId(record.files.some(({ path }) => path.includes("/")) ? "folder" : "files").click();
-      button.focus();
-    });
-    notice.querySelector("[data-discard]").addEventListener("click", () => ask(record, facts));
-    byId("upload-unfinished").append(notice);
-    if (!isOpen) unfinished.set(record.version, { record, standing });
-  }
+  keep({ ...target.record, files: batch.transfers.map(({ path, size: bytes, modified }) => ({ path, size: bytes, modified })) });
 }
 
 async function goOn(record) {
-  const { standing } = unfinished.get(record.version);
+  const { standing } = unfinished.find((one) => one.record === record);
   if (!(await hold(record.version))) return problem(say("otherTab", { model: record.model }));
-  byId("upload-unfinished").replaceChildren();
-  unfinished.clear();
+  hideUnfinished();
+  unfinished = [];
   for (const file of record.files) {
     const transfer = new Transfer(file, target, changed);
     insert(transfer);
     if (standing.files[file.path]) transfer.found(standing.files[file.path]);
-    rows.get(transfer).show();
+    changed(transfer);
   }
-  await take(record).catch(() => problem(say("connection")));
+  take(record);
   summary();
 }
 
 // Files that were part of an unfinished upload belong to it when they are chosen again.
 async function goOnWith(found) {
   const isOf = ({ files }) => files.some((one) => found.some(({ file, path }) => path === one.path && file.size === one.size && file.lastModified === one.modified));
-  const match = [...unfinished.values()].find(({ record }) => isOf(record));
-  if (match && !transfers.length) await goOn(match.record);
+  const match = unfinished.find(({ record }) => isOf(record));
+  if (match && !batch.length) await goOn(match.record);
 }
 
 /* Choosing */
@@ -360,8 +288,21 @@ for (const name of ["files", "folder"]) byId(name).addEventListener("change", ()
 byId("choose-folder").addEventListener("click", () => byId("folder").click());
 
 addEventListener("beforeunload", (event) => {
-  if (running && transfers.some((one) => one.isActive)) event.preventDefault();
+  if (batch.isMoving) event.preventDefault();
 });
-const ready = showUnfinished();
-ready.finally(() => (form.dataset.ready = ""));
+
+const ready = showUnfinished(form.dataset.project, {
+  discard,
+  goOn: async (record) => {
+    await goOn(record);
+    if (batch.count("missing")) byId(record.files.some(({ path }) => path.includes("/")) ? "folder" : "files").click();
+    button.focus();
+  },
+})
+  // Without them new uploads work as ever.
+  .catch(() => [])
+  .then((free) => {
+    unfinished = free;
+    form.dataset.ready = "";
+  });
 summary();

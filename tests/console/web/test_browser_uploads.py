@@ -457,3 +457,27 @@ def test_a_killed_server_is_waited_for(
         submitted(page).wait_for()
         assert killed and arrived("model") == digests(files)
         browser.close()
+
+
+def test_a_session_that_ends_holds_the_rest_back(visitor: Visitor, folder: Path) -> None:
+    page = open_page(visitor)
+    cookies = page.context.cookies()
+    page.get_by_test_id("upload-folder").set_input_files(folder)
+    page.get_by_test_id("upload-model").fill("heron")
+    sent: list[str] = []
+
+    def sign_out(request: Any) -> None:
+        if request.method == "PATCH" and not sent:
+            sent.append(request.url)
+            page.context.clear_cookies()
+
+    page.on("requestfinished", sign_out)
+    page.get_by_test_id("upload-submit").click()
+    states = page.get_by_test_id("upload-list").get_by_role("listitem")
+    states.filter(has_text="You are signed out.").first.wait_for(state="attached")
+    expect(states.filter(has_text="waiting")).to_have_count(0)
+    page.context.add_cookies(cookies)
+    expect(states.filter(has_text="uploading")).to_have_count(0)
+    page.get_by_test_id("upload-resume-all").click()
+    submitted(page).wait_for()
+    assert arrived("heron") == digests(folder)
