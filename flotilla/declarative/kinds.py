@@ -92,6 +92,12 @@ _WINDOW = Shape(
 )
 
 
+def _window(window: Json) -> Json:
+    """Return a window as the server keeps it: without a name it is called as its expression."""
+    cron = " ".join(window["cron"].split())
+    return {**window, "cron": cron, "name": window["name"] or cron}
+
+
 class EnvironmentKind(Kind):
     """Environments with their protection."""
 
@@ -129,8 +135,11 @@ class EnvironmentKind(Kind):
         return found
 
     def settle(self, transport: Transport, document: Document) -> Document:
-        sets = {n: sorted(document.spec[n]) for n in ("approvers", "bypassers") if n in document.spec}
-        return with_spec(document, stripped({**document.spec, **sets}))
+        found = stripped(document.spec)
+        found |= {name: sorted(found[name]) for name in ("approvers", "bypassers") if name in found}
+        if "windows" in found:
+            found["windows"] = [_window(one) for one in found["windows"]]
+        return with_spec(document, found)
 
     def create(self, write: Write, document: Document) -> Json:
         spec = document.spec
