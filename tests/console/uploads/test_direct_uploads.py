@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import json
 import os
+import uuid
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -12,6 +15,8 @@ from typing import Any
 import httpx2
 import obstore
 import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from django.utils import timezone
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,7 +30,7 @@ from registry.errors import ValidationFailed
 from registry.models import Blob, ModelVersion, Upload
 from registry.services import direct_uploads
 from registry.services.uploads import staging_path, upload_store, uploads_expire
-from registry.storage import artifact_store
+from registry.storage import ArtifactStore, artifact_store
 from tests.console.conftest import Cast, RunningConsole
 from tests.workers.checks.onnx_models import linear
 from workers.tasks.operations import work_on
@@ -296,6 +301,23 @@ def test_refusals_of_tus_are_those_of_parts(
     with bob(console, shared_cast) as client, pytest.raises(ApiError) as refused:
         client.upload("finch", {"../outside": file})
     assert refused.value.status in (400, 422)
+
+
+def test_addresses_of_other_stores_are_signed_without_asking_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+    account = {"private_key": pem, "private_key_id": "i", "client_email": "a@example.com", "client_id": "1"}
+    monkeypatch.setenv("GOOGLE_SERVICE_ACCOUNT_KEY", json.dumps(account))
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "account")
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", base64.b64encode(b"k" * 32).decode())
+    upload = uuid.UUID(int=7)
+    azure, google = ArtifactStore("az://container"), ArtifactStore("gs://bucket")
+    signed = azure.sign_part(upload, 3, seconds=60) or ""
+    assert signed.startswith(f"https://account.blob.core.windows.net/container/staging/{upload}/00003?")
+    assert "sp=w&" in signed and azure.part_headers == {"x-ms-blob-type": "BlockBlob"}
+    signed = google.sign_part(upload, 3, seconds=60) or ""
+    assert signed.startswith(f"https://storage.googleapis.com/bucket/staging/{upload}/00003?")
+    assert "X-Goog-Expires=60" in signed and google.part_headers == {}
 
 
 @given(st.integers(1, 10**15))
