@@ -17,5 +17,5 @@ def test_what_pip_said_stands_beside_the_unit(served: Served, browse: Browse) ->
     observed = Observed(str(served.node.pk), 1, 1, 1, models=(failed, plain))
     fleet.node_observe(node=served.node, observed=observed, now=timezone.now())
     page = browse("bob").get(f"/fleet/nodes/{served.node.pk}/").content.decode()
-    assert '<pre class="log">ERROR: no &lt;match&gt;</pre>' in page
+    assert '<pre class="log" tabindex="0">ERROR: no &lt;match&gt;</pre>' in page
     assert page.count("Log of its environment") == 1
