@@ -37,6 +37,8 @@ def mlflow_running(port: int, scratch: Path, volume: Volume) -> Iterator[httpx2.
     store = scratch / "mlflow.db"
     command = [_environment() / "bin" / "mlflow", "server", "--host", "127.0.0.1", "--port", str(port)]
     command += ["--backend-store-uri", f"sqlite:///{store}", "--default-artifact-root", str(scratch / "artifacts")]
+    # Its parent ends children that do not answer within five seconds, which starting takes on a busy machine.
+    command += ["--uvicorn-opts", "--timeout-worker-healthcheck 120"]
     log = scratch / "mlflow.log"
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output, cwd=scratch, start_new_session=True)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from allauth.socialaccount.models import SocialAccount
 from rest_framework.test import APIClient
 
 from console.api.etag import NEED_MATCH
@@ -95,6 +96,11 @@ def _signing_identity(cast: Cast) -> str:
     return f"projects/wren/signing-identities/{cast.signing_identity().pk}/"
 
 
+def _account_elsewhere(cast: Cast) -> str:
+    row = SocialAccount.objects.create(user=cast.alice, provider="dev", uid="00u1")
+    return f"users/alice/identities/{row.pk}/"
+
+
 def _apply_set(cast: Cast) -> str:
     for place in (None, cast.project):
         apply_sets.apply_set_record(project=place, name="birds", members=[], apply_set=None, actor=cast.actor("alice"))
@@ -155,6 +161,7 @@ CHANGED: dict[str, tuple[Address, dict[str, Any]]] = {
     "projects/<slug:project>/trust-rules/<uuid:rule>/": (_trust_rule, {"lifetime_minutes": 5}),
     "projects/<slug:project>/signing-keys/<uuid:key>/": (_signing_key, {}),
     "projects/<slug:project>/signing-identities/<uuid:signer>/": (_signing_identity, {}),
+    "users/<str:username>/identities/<int:identity>/": (_account_elsewhere, {}),
 }
 # POST verbs that look at If-Match when it is sent.
 VERBS: dict[str, tuple[Address, dict[str, Any]]] = {
