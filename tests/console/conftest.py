@@ -325,19 +325,20 @@ def console(transactional_db: None) -> Iterator[RunningConsole]:
 class ConsoleProcess:
     """The web server in a process of its own, with the connection pool, as ``flotilla up`` starts it."""
 
-    def __init__(self, environment: dict[str, str]) -> None:
+    def __init__(self, environment: dict[str, str], application: str = "console.asgi:application") -> None:
+        self.application = application
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port: int = free.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
-        self._environment = environment
+        self.environment = environment
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "uvicorn", "console.asgi:application", "--no-proxy-headers"]
+        command = [sys.executable, "-m", "uvicorn", self.application, "--no-proxy-headers"]
         command += ["--http", "console.middleware.http_protocol:BoundedProtocol"]
         options = ["--port", str(self.port), "--log-level", "warning", "--timeout-graceful-shutdown", "3"]
-        self._process = subprocess.Popen([*command, *options], env=self._environment)
+        self._process = subprocess.Popen([*command, *options], env=self.environment)
         deadline = time.monotonic() + 60
         with self.client() as client:
             while True:
@@ -353,6 +354,11 @@ class ConsoleProcess:
     def pid(self) -> int:
         assert self._process is not None
         return self._process.pid
+
+    def wait(self, seconds: float) -> int:
+        """Return the status with which it ended by itself."""
+        assert self._process is not None
+        return self._process.wait(seconds)
 
     def kill(self) -> None:
         """End it as the kernel does when memory is short."""
@@ -375,9 +381,10 @@ class ConsoleProcess:
 
 
 @pytest.fixture
-def console_process(transactional_db: None, settings: Any, tmp_path: Path) -> Iterator[ConsoleProcess]:
+def process_environment(transactional_db: None, settings: Any, tmp_path: Path) -> dict[str, str]:
+    """What a process of its own needs for the database and the folders of the test."""
     database = urlsplit(settings.DATABASE_URL)._replace(path="/" + connections["default"].settings_dict["NAME"])
-    environment = {
+    return {
         **os.environ,
         "DATABASE_URL": urlunsplit(database),
         "REDIS_URL": settings.REDIS_URL,
@@ -388,7 +395,11 @@ def console_process(transactional_db: None, settings: Any, tmp_path: Path) -> It
         "FLOTILLA_SECRET_KEY": settings.SECRET_KEY,
         "DJANGO_SETTINGS_MODULE": "console.settings",
     }
-    process = ConsoleProcess(environment)
+
+
+@pytest.fixture
+def console_process(process_environment: dict[str, str]) -> Iterator[ConsoleProcess]:
+    process = ConsoleProcess(process_environment)
     process.start()
     try:
         yield process
