@@ -219,7 +219,7 @@ def upload_by_drag_and_drop(walk: Walk) -> None:
     assert progress == sorted(progress)
     assert progress[-1] == 100
     checks = author.seen("checks")
-    assert checks == sorted(checks) and checks[0] == 0 and checks[-1] == 6, checks
+    assert checks == sorted(checks) and checks[0] == 0 and checks[-1] == 7, checks
     assert set(author.page.locator("[data-check]").evaluate_all("(all) => all.map((one) => one.dataset.verdict)")) == {
         "pass"
     }
