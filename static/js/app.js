@@ -230,6 +230,8 @@ for (const swapped of ["htmx:after:swap", "flotilla:fragment"]) {
 document.addEventListener("htmx:error", () => toast("error", text("offline")));
 
 for (const message of document.querySelectorAll("#messages [data-level]")) toast(message.dataset.level, message.textContent.trim(), message.dataset.undo && JSON.parse(message.dataset.undo));
+// A narrow screen shows a part of the tabs: the one that is open belongs into it.
+document.querySelector(".tabline [aria-current=page]")?.scrollIntoView({ block: "nearest", inline: "center" });
 setInterval(refreshTimes, 10000);
 setInterval(refreshCountdowns, 1000);
 refreshTimes();
