@@ -148,10 +148,10 @@ def rest_api() -> str:
             "Sign in with `Authorization: Bearer flo_...` (or, from the console's own pages, with the session and"
             " `X-CSRFToken`). Refusals are problem documents with a stable `code`: see [errors](errors.md)."
             " Long work answers 202 with the `Location` of an operation.",
-            "PUT, PATCH and DELETE need `If-Match` with the `ETag` of what was read (428 without, 412 when it has"
-            " changed since); verbs check it when it is sent. Writes take `Idempotency-Key`: what is sent again with the same"
-            " key within a day gets the first answer and is not done twice. Refusals are not kept, and another request with"
-            " the key is refused with 422.",
+            "PUT, PATCH and DELETE need `If-Match` with the `ETag` of what was read (428 without, 412 when"
+            " it has changed since); verbs check it when it is sent. Writes take `Idempotency-Key`: what is"
+            " sent again with the same key within a day gets the first answer and is not done twice. Refusals"
+            " are not kept, and another request with the key is refused with 422.",
             "Lists take `cursor` and `page_size` (to 200), `ordering` by one or more columns, `fields`, filters by"
             " value (`state=ready,archived`) and by time (`created_at__gte=`, `created_at__lt=`). A page begins after"
             " the row before it, so that rows which come and go are neither repeated nor missed. Parameters, fields and"
