@@ -43,8 +43,8 @@ WEB_POINTS = [
     f"{UPLOADS}:upload_received before 1",
     f"{UPLOADS}:upload_received after 1",
     f"{SESSIONS}:commit after 3",
-    "console.api.v1.versions:version_submit before 1",
-    "console.api.v1.versions:version_submit after 1",
+    "registry.services.versions:version_submit before 1",
+    "registry.services.versions:version_submit after 1",
 ]
 JOINED_POINTS = [
     f"{SESSIONS}:upload_concatenate before 1",
