@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from flotilla.sdk import Flotilla
+from flotilla.sdk import Flotilla, chunks, parts
 from registry.models import Upload
 from registry.services.uploads import staging_path
 from tests.console.conftest import Cast, ConsoleProcess
@@ -90,8 +90,11 @@ def most_memory(pid: int) -> int:
 
 
 def test_upload_over_many_cuts_and_a_killed_server_is_bit_exact(
-    console_process: ConsoleProcess, shared_cast: Cast, tmp_path: Path
+    console_process: ConsoleProcess, shared_cast: Cast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # In chunks of 16 MB at most, and on one connection, however large the file is.
+    monkeypatch.setattr(chunks, "MOST_BYTES", 16 * MB)
+    monkeypatch.setattr(parts, "LEAST_BYTES", SIZE + 1)
     file = tmp_path / "weights.bin"
     expected = hashlib.sha256()
     with file.open("wb") as sink:
