@@ -75,6 +75,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("p/<slug:project>/upload/fetch/", upload.fetch, name="upload-fetch"),
     path("p/<slug:project>/upload/<uuid:version_id>/", upload.followed, name="upload-followed"),
     path("p/<slug:project>/upload/<uuid:version_id>/standing/", upload.standing, name="upload-standing"),
+    path("p/<slug:project>/upload/<uuid:version_id>/attach/", upload.attach, name="upload-attach"),
     path("p/<slug:project>/upload/<uuid:version_id>/submit/", upload.submit, name="upload-submit"),
     path("p/<slug:project>/upload/<uuid:version_id>/progress/", upload.progress, name="upload-progress"),
     path(_MODEL + "versions/compare/", version_facts.compare, name="version-compare"),

@@ -41,6 +41,7 @@ WRITES: dict[str, tuple[str, ...]] = {
     "alias-delete": (f"delete {_MODEL}aliases/<str:alias>/",),
     "upload-start": (f"post {_MODEL}versions/",),
     "upload-fetch": (f"post {_VERSION}fetch",),
+    "upload-attach": (f"post {_VERSION}files/",),
     "upload-submit": (f"post {_VERSION}submit",),
     "version-annotate": (f"patch {_VERSION}",),
     "version-act archive": (f"post {_VERSION}archive",),

@@ -20,7 +20,7 @@ from console.web.fragments import version_context, version_live
 from console.web.page import actor_of, add_errors, page, permissions, render_page
 from registry.domain.actors import Actor
 from registry.domain.paths import MAX_FILES
-from registry.errors import RegistryError
+from registry.errors import NotFound, RegistryError
 from registry.models import ModelVersion, Project
 from registry.selectors import accounts
 from registry.selectors import models as model_selectors
@@ -99,6 +99,7 @@ def start(request: HttpRequest, project: str) -> HttpResponse:
             "topic": f"version:{version.pk}",
             "api": f"/api/v1/projects/{room.slug}/models/{model}/versions/{version.pk}/",
             "standing": reverse("web:upload-standing", args=arguments),
+            "attach": reverse("web:upload-attach", args=arguments),
             "submit": reverse("web:upload-submit", args=arguments),
             "progress": reverse("web:upload-progress", args=arguments),
             "page": reverse("web:version-by-id", args=[room.slug, model, version.pk]),
@@ -165,6 +166,21 @@ def standing(request: HttpRequest, project: str, version_id: uuid.UUID) -> HttpR
     for path, size in version.files.values_list("path", "blob__size"):
         found[path] = {"url": "", "offset": size, "size": size, "is_here": True}
     return JsonResponse({"state": version.state, "files": found})
+
+
+@require_POST
+@page
+def attach(request: HttpRequest, project: str, version_id: uuid.UUID) -> HttpResponse:
+    """Take a file by its digest, when the server has the content; whether it has is no error, so 200 either way."""
+    version = _version(request, project, version_id)
+    path, sha256 = request.POST.get("path", ""), request.POST.get("sha256", "")
+    try:
+        version_services.version_attach_blob(version=version, path=path, sha256=sha256, actor=actor_of(request))
+    except NotFound:
+        return JsonResponse({"is_here": False})
+    except RegistryError as error:
+        return JsonResponse({"detail": error.message, "code": error.code}, status=409)
+    return JsonResponse({"is_here": True})
 
 
 @require_POST

@@ -170,9 +170,10 @@ export class Transfer {
   async #attach(hasher, signal) {
     this.move("reading");
     const sha256 = await hasher.prefix(this.file, this.size, { signal, tell: (at) => this.#read(at, this.size) });
-    const answer = await call(`${this.target.api}files/`, { method: "POST", json: { path: this.path, sha256 }, signal });
-    if (answer.status === 404) return false;
+    const body = new URLSearchParams({ path: this.path, sha256 });
+    const answer = await call(this.target.attach, { method: "POST", body, signal });
     if (!answer.ok) throw await problemIn(answer);
+    if (!(await answer.json()).is_here) return false;
     this.sent = this.size;
     this.digest = sha256;
     this.note = say("known");
