@@ -96,6 +96,16 @@ def bypass(client: Flotilla, approval: str, reason: str, plan_digest: str | None
     show(answer, as_json, lambda: f"The rules are bypassed. The request is {answer['state']}.")
 
 
+@click.command()
+@click.argument("approval")
+@json_option
+@client_command
+def withdraw(client: Flotilla, approval: str, as_json: bool) -> None:
+    """Take request APPROVAL back, also one that is approved and waits."""
+    answer = client.withdraw(approval)
+    show(answer, as_json, lambda: f"The request is {answer['state']}.")
+
+
 def _decide(
     client: Flotilla, approval: str, decision: str, comment: str, plan_digest: str | None, yes: bool, as_json: bool
 ) -> None:

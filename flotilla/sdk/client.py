@@ -9,16 +9,20 @@ from types import TracebackType
 from typing import Any, Self
 
 from flotilla.sdk.aliases import Aliases
+from flotilla.sdk.apply_sets import ApplySets
 from flotilla.sdk.audit import Audit
 from flotilla.sdk.cards import Cards
+from flotilla.sdk.catalog import Catalog
 from flotilla.sdk.code import Code
 from flotilla.sdk.configs import Configs
 from flotilla.sdk.environments import Environments
 from flotilla.sdk.facts import Facts
+from flotilla.sdk.fleet import Fleet
 from flotilla.sdk.following import Follower, FollowFailed, Step
 from flotilla.sdk.keys import Keys
 from flotilla.sdk.people import Members, People
 from flotilla.sdk.policies import Policies
+from flotilla.sdk.projects import Projects
 from flotilla.sdk.push_record import PushRecord, record_of
 from flotilla.sdk.pushing import Push
 from flotilla.sdk.quotas import Quotas
@@ -58,6 +62,9 @@ class Flotilla:
     ``service_accounts``, ``sso``, ``issuers``, ``trust_rules``: who else may sign in (modules of those names, trust).
     ``rollouts``: changes under way (flotilla.sdk.rollouts). ``policies``: what the project asks of versions
     (flotilla.sdk.policies). ``code``: the permission to run what is code in versions (flotilla.sdk.code).
+    ``catalog``: models as entries, and files of versions (flotilla.sdk.catalog). ``fleet``: nodes and how they join
+    (flotilla.sdk.fleet). ``projects``: those of the caller (flotilla.sdk.projects). ``apply_sets``: what declarative
+    files own (flotilla.sdk.apply_sets).
     """
 
     def __init__(self, url: str, token: str, project: str = "default", *, seconds: float | None = None) -> None:
@@ -83,6 +90,10 @@ class Flotilla:
         self.code = Code(self._transport, project)
         self.environments = Environments(self._transport)
         self.configs = Configs(self._transport, project)
+        self.catalog = Catalog(self._transport, project)
+        self.fleet = Fleet(self._transport)
+        self.projects = Projects(self._transport)
+        self.apply_sets = ApplySets(self._transport, project)
         self._models = f"projects/{project}/models/"
         self._deployments = f"projects/{project}/deployments/"
 
@@ -390,16 +401,19 @@ class Flotilla:
         """Start a change past the rules of its environment, bound to the digest that was read."""
         return self._post(f"approvals/{approval_id}/bypass", {"reason": reason, "plan_digest": plan_digest})
 
+    def withdraw(self, approval_id: str) -> Json:
+        """Take a request back and return it."""
+        address = f"approvals/{approval_id}/"
+        seen = self._transport.send("GET", address).headers["ETag"]
+        return dict(self._transport.send("POST", f"{address}withdraw", headers={"If-Match": seen}).json())
+
     def nodes(self) -> list[Json]:
         """Return the serving nodes."""
         return list(self._pages("nodes/"))
 
     def node_logs(self, node: str, *, tail: int = 200, timeout_seconds: float = 60) -> list[Json]:
         """Return ``[{"node", "lines", "error"}]``: the newest lines of a node's log (by name), oldest first."""
-        found = next((row for row in self.nodes() if row["name"] == node), None)
-        if found is None:
-            raise ApiError(404, "not_found", f"There is no node {node}.")
-        operation = self._post(f"nodes/{found['id']}/logs", {"tail": tail})
+        operation = self._post(f"nodes/{self.fleet.node(node)['id']}/logs", {"tail": tail})
         return list(self.wait(operation, timeout_seconds)["result"]["nodes"])
 
     def deployment_logs(self, model: str, fleet: str, *, tail: int = 200, timeout_seconds: float = 60) -> list[Json]:

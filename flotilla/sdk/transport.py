@@ -146,6 +146,27 @@ class Transport:
         except httpx2.HTTPError as error:
             raise ApiError(0, "unreachable", f"The answer of {self._client.base_url} ended early: {error}") from None
 
+    def pieces(self, path: str, params: Mapping[str, str], *, start: int = 0) -> Iterator[bytes]:
+        """Yield the bytes of an answer from ``start`` on as they arrive, from wherever the console sends for them.
+
+        Raises:
+            ApiError: refused, or not reached or cut off in the middle (code ``unreachable``).
+        """
+        headers = {"Accept": "*/*", "Accept-Encoding": "identity"}
+        if start:
+            headers["Range"] = f"bytes={start}-"
+        try:
+            # Another host, as an object store is, gets no token: the client drops it on the way.
+            with self._client.stream("GET", path, params=params, headers=headers, follow_redirects=True) as response:
+                if response.status_code >= 400:
+                    response.read()
+                    raise _problem(response)
+                if response.status_code != (206 if start else 200):
+                    raise ApiError(0, "no_ranges", "The server does not send the rest of a file that was cut off.")
+                yield from response.iter_bytes()
+        except httpx2.HTTPError as error:
+            raise ApiError(0, "unreachable", f"The answer of {self._client.base_url} ended early: {error}") from None
+
     def events(self, path: str, params: Mapping[str, str], deadline: float | None = None) -> Iterator[str]:
         """Yield an empty text at once and after each reconnection, then every block of a stream of server-sent events.
 
