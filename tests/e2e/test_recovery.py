@@ -103,10 +103,11 @@ def test_checks_complete_after_kill_of_their_worker(running: RunningFlotilla, cl
     assert pid is not None
     os.kill(pid, signal.SIGSTOP)
     try:
-        version = _begin(client, "survives-checks", write_mlp(tmp_path / "model.onnx", seed=3))
+        files = {"model.onnx": write_mlp(tmp_path / "model.onnx", seed=3)}
+        _version, checks = client.upload("survives-checks", files)
     finally:
         os.kill(pid, signal.SIGKILL)
-    client.wait(version, 180)
+    client.wait(checks, 180)
     assert [row["number"] for row in client.versions("survives-checks")] == [1]
 
 
@@ -136,16 +137,6 @@ def _scratches(port: int) -> set[str]:
     """Return the names of copies that the node has statistics of, which is as long as they are loaded."""
     stats = httpx2.get(f"http://127.0.0.1:{port}/v2/models/stats").json()["model_stats"]
     return {row["name"] for row in stats if row["name"].startswith("~")}
-
-
-def _begin(client: Flotilla, model: str, file: Path) -> dict[str, Any]:
-    """Upload and submit, without waiting for the checks; return the operation."""
-    from flotilla.sdk.upload import upload_file
-
-    client.ensure_model(model)
-    version = client._post(f"projects/default/models/{model}/versions/", {})
-    upload_file(client._transport, version_id=version["id"], path="model.onnx", file=file)
-    return client._post(f"projects/default/models/{model}/versions/{version['id']}/submit", {})
 
 
 def _answers(port: int, name: str, width: int) -> str:
