@@ -152,6 +152,8 @@ def test_each_published_event_is_one_that_the_services_record(world: Any) -> Non
     recorded |= {f"model.{to}" for to in ("archived", "active")}
     recorded |= set(re.findall(r'"((?:project_)?token\.expires_soon)"', text))
     recorded |= {f"rollout.{to}" for to in ("succeeded", "failed", "rolled_back")}
+    recorded |= set(re.findall(r'_steer\(.*"(rollout\.[a-z]+)"', text))
+    recorded |= {f"project.{field}" for field in re.findall(r'_set\(project, "([a-z_]+)"', text)}
     assert (domain.PROJECT_EVENTS.keys() | domain.SITE_EVENTS.keys()) - recorded == set()
 
 
