@@ -100,6 +100,7 @@ def test_desired_has_the_documented_form() -> None:
                         "files": [{"path": "model.onnx", "sha256": "f" * 64, "size": 12}],
                         "keep_warm": True,
                         "code_permitted": False,
+                        "signer": None,
                     }
                 ],
                 "sticky": "x-user",

@@ -16,6 +16,8 @@ from flotilla.sdk import ApiError, Flotilla, OperationFailed
 from flotilla.sdk.transport import Transport
 from flotilla.sdk.upload import upload_file
 
+VERSION = "projects/wren/models/finch/versions/v/"
+
 
 @dataclass
 class Console:
@@ -108,6 +110,7 @@ def test_upload_goes_on_from_the_offset_that_the_server_has(console: Console, tm
     seen: list[tuple[int, int]] = []
     upload_file(
         Transport(console.url, "t"),
+        version=VERSION,
         version_id="v",
         path="model.onnx",
         file=file,
@@ -130,7 +133,7 @@ def test_upload_that_is_refused_stops_at_once(console: Console, tmp_path: Path) 
     console.say(201, Location="/api/v1/uploads/7")
     console.say(507, {"code": "storage_failed", "detail": "The disk is full."})
     with pytest.raises(ApiError, match="The disk is full"):
-        upload_file(Transport(console.url, "t"), version_id="v", path="model.onnx", file=file)
+        upload_file(Transport(console.url, "t"), version=VERSION, version_id="v", path="model.onnx", file=file)
 
 
 def test_failed_operation_gives_its_sentence(console: Console) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import json
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
+import signatures
 from flotilla.cli import main
 from registry.errors import Conflict, ValidationFailed
 from registry.models import (
@@ -224,6 +226,9 @@ def test_without_the_library_nothing_passes(
         return real(name, *arguments, **more)
 
     monkeypatch.setattr(builtins, "__import__", missing)
+    # whoever used the library before must not have it ready
+    monkeypatch.delitem(sys.modules, "signatures.readers", raising=False)
+    monkeypatch.delattr(signatures, "readers", raising=False)
     version, row = checked(files)
     assert row is not None and (version.state, row.verdict) == (state, "error")
     assert "extra “signing”" in row.summary
