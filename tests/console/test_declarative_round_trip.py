@@ -218,7 +218,7 @@ OPTIONS: dict[str, Any] = {
 }
 
 
-@settings(max_examples=4, **OPTIONS)
+@settings(max_examples=1, **OPTIONS)
 @given(worlds(), st.data())
 def test_a_world_in_files_is_made_once_and_again_elsewhere(
     transport: Transport, tmp_path: Path, documents: list[Document], data: st.DataObject

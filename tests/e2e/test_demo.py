@@ -33,6 +33,7 @@ def _run(flotilla: RunningFlotilla, *arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_demo_fills_everything_and_can_be_run_again(flotilla: RunningFlotilla) -> None:
     said = _run(flotilla, "demo", "--seconds", "25")
     assert "needs an approval" in said

@@ -118,6 +118,7 @@ def test_root_with_a_private_home(own_flotilla: RunningFlotilla, tmp_path: Path)
     wait_until(lambda: not is_alive(pid), "the parent-death signal survives the change of user", 30)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="every other test of this file then runs as an ordinary user")
 def test_ordinary_user(own_flotilla: RunningFlotilla) -> None:
     """The same without root: in a user namespace, because another user may not reach this interpreter."""

@@ -41,6 +41,7 @@ def test_base_install_is_the_command_alone(wheel: Path, tmp_path: Path) -> None:
     assert done.returncode != 0
 
 
+@pytest.mark.slow
 def test_installed_wheel_starts_everything(wheel: Path, tmp_path: Path) -> None:
     python = _environment(tmp_path / "venv")
     requirement = f"flotilla[console,node,onnx,embedded] @ {wheel.as_uri()}"

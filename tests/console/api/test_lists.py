@@ -131,7 +131,11 @@ def test_a_cursor_is_of_its_own_list_and_order(many: list[RegisteredModel], api:
 
 @pytest.mark.parametrize(
     "value",
-    ["", "x", "9" * 40, "-1", "1.5", "true", "null", "%00x", "%F0%9F%A6%86", pytest.param("a" * 5000, id="long")],
+    [
+        *("x", "9" * 40, "%00x", "%F0%9F%A6%86"),
+        *(pytest.param(value, marks=pytest.mark.slow) for value in ("", "-1", "1.5", "true", "null")),
+        pytest.param("a" * 5000, id="long", marks=pytest.mark.slow),
+    ],
 )
 def test_no_value_of_a_filter_is_an_unexpected_error(cast: Cast, api: Callable[..., Any], value: str) -> None:
     cast.ready_version()
@@ -165,7 +169,7 @@ def test_every_list_answers_in_each_of_its_orders(cast: Cast, api: Callable[...,
     assert Fleet.objects.count() and Operation.objects.count()
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.text(max_size=60))
 def test_any_text_as_a_cursor_is_refused_or_read(
     many: list[RegisteredModel], api: Callable[..., Any], text: str

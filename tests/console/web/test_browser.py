@@ -201,7 +201,7 @@ def test_priorities_and_rate_limits_are_saved_from_the_form(shared_served: Serve
     assert [problem for problem in visitor.problems if "422" not in problem] == []
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
 def test_axe_finds_no_serious_problem(scheme: str, shared_served: Served, visitor: Visitor) -> None:
     from playwright.sync_api import Page
 
