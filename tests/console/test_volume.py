@@ -20,6 +20,8 @@ from tests.console.test_query_counts import BASELINE, PROJECT, addresses
 from tests.console.web.conftest import Served, make_served
 
 MOST_ROWS_READ = 4_000
+# What the world of the baseline lacks is asked for here: routes and what reaches them. Once, for any number of nodes.
+FULLER = {"page rollout": 15, "page version-code": 12}
 
 pytestmark = pytest.mark.slow
 
@@ -78,7 +80,7 @@ def test_nothing_grows_with_the_registry(filled: Served, client: Any) -> None:
         with CaptureQueriesContext(connection) as queries:
             answer = client.get(path)
         assert answer.status_code == 200, (name, answer)
-        if len(queries) > baseline.get(name, 40):
+        if len(queries) > FULLER.get(name, baseline.get(name, 40)):
             too_many_queries[name] = len(queries)
         too_many_rows += [
             (name, rows, _short(sql)) for sql, rows in plans(queries.captured_queries) if rows > MOST_ROWS_READ

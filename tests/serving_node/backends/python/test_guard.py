@@ -48,10 +48,10 @@ def test_what_was_not_dropped_ends_and_its_folder_goes(tmp_path: Path, end: str)
         node.kill() if end == "killed" else node.stdin.close()
         node.wait(10)
         deadline = time.monotonic() + 10
-        while (tmp_path / "with space 1").exists():
+        # A killed process ends when the kernel comes to it, which may be after its folder is gone.
+        while (tmp_path / "with space 1").exists() or alive(kept):
             assert time.monotonic() < deadline, "nobody cleaned up"
             time.sleep(0.01)
-        assert not alive(kept)
         assert alive(dropped) and (tmp_path / "with space 0").exists()
     finally:
         os.kill(dropped, signal.SIGKILL)
