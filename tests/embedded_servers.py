@@ -21,9 +21,9 @@ import pytest
 
 from flotilla.embedded import postgres, valkey
 from flotilla.up import health
-from flotilla.up.data_folder import free_port
+from tests.ports import held_port
 
-_START_SECONDS = 30
+_START_SECONDS = 120
 _REDIS_DATABASES = 16
 _servers: list[subprocess.Popen[bytes]] = []
 _folder: Path | None = None
@@ -31,7 +31,7 @@ _is_ours = "DATABASE_URL" not in os.environ
 
 if _is_ours:
     _folder = Path(tempfile.mkdtemp(prefix="flotilla-tests-"))
-    _ports = (free_port(), free_port())
+    _ports = (held_port(), held_port())
     os.environ["DATABASE_URL"] = f"postgres://flotilla:tests@127.0.0.1:{_ports[0]}/postgres"
     os.environ["REDIS_URL"] = f"redis://:tests@127.0.0.1:{_ports[1]}/0"
 
@@ -89,7 +89,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         server.send_signal(2 if server is _servers[0] else 15)
     for server in _servers:
         with contextlib.suppress(subprocess.TimeoutExpired):
-            server.wait(10)
+            server.wait(30)
         server.kill()
     if _folder is not None and not hasattr(config, "workerinput"):
         shutil.rmtree(_folder, ignore_errors=True)

@@ -48,6 +48,7 @@ from registry.services import fleet, models, signing, signing_identities, tokens
 from serving_node.contract.control import FileRef
 from serving_node.contract.digests import manifest_digest
 from serving_node.contract.signature import ModelSignature, TensorSignature
+from tests.ports import held_port
 
 SIGNATURE = ModelSignature(
     inputs=(TensorSignature("x", "FP32", (-1, 4)),),
@@ -327,9 +328,7 @@ class ConsoleProcess:
 
     def __init__(self, environment: dict[str, str], application: str = "console.asgi:application") -> None:
         self.application = application
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port: int = free.getsockname()[1]
+        self.port = held_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.environment = environment
         self._process: subprocess.Popen[bytes] | None = None
@@ -364,13 +363,13 @@ class ConsoleProcess:
         """End it as the kernel does when memory is short."""
         assert self._process is not None
         self._process.kill()
-        self._process.wait(10)
+        self._process.wait(30)
 
     def stop(self) -> None:
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
             try:
-                self._process.wait(15)
+                self._process.wait(30)
             except subprocess.TimeoutExpired:
                 self.kill()
 

@@ -107,7 +107,7 @@ class Player:
             answer = grpc_wire.call_stream(self._channel, step)
         else:
             assert isinstance(step, Metrics)
-            with urllib.request.urlopen(f"http://127.0.0.1:{port + 2}/metrics", timeout=10) as response:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port + 2}/metrics", timeout=30) as response:
                 answer = views.metrics_of(response.read().decode(), step.models)
         answer = views.settled(answer, str(self._server.folder))
         view = getattr(step, "view", None)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -17,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.differential.models import write_repository
+from tests.ports import held_ports
 
 Write = Callable[[Path, str], None]
 
@@ -102,7 +102,7 @@ def _running(profile: str, port: int | None, write: Write, command: object) -> I
     place = Path(tempfile.mkdtemp(prefix="differential-"))
     folder, log = place / "repository", place / "log"
     write(folder, profile)
-    base = port or free_ports()
+    base = port or held_ports(3)
     with log.open("wb") as output:
         arguments = [*command(folder, base), *_FLAGS[profile]]  # type: ignore[operator]
         # what Python caches beside a model would count as a change of the model
@@ -133,22 +133,4 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.wait(20)
     except subprocess.TimeoutExpired:
         process.kill()
-        process.wait(10)
-
-
-def free_ports() -> int:
-    """Return the first of three ports in a row that nobody listens on."""
-    for start in range(24000 + os.getpid() * 31 % 1500, 27000, 3):
-        if all(_is_free(start + offset) for offset in range(3)):
-            return start
-    raise RuntimeError("no free ports")
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
+        process.wait(30)

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.running import RunningFlotilla, free_ports
+from tests.e2e.running import RunningFlotilla
+from tests.ports import held_ports
 
 
 @pytest.fixture(scope="session")
 def flotilla(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningFlotilla]:
     """A Flotilla that was just started for the first time."""
-    first = free_ports(5)
+    first = held_ports(5)
     running = RunningFlotilla(tmp_path_factory.mktemp("flotilla") / "data", first, first + 1)
     try:
         running.start()
@@ -25,7 +26,7 @@ def flotilla(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningFlotil
 @pytest.fixture
 def own_flotilla(tmp_path: Path) -> Iterator[RunningFlotilla]:
     """A Flotilla for one test, not started yet; whatever is left of it is ended."""
-    first = free_ports(5)
+    first = held_ports(5)
     running = RunningFlotilla(tmp_path / "data", first, first + 1)
     yield running
     running.discard()

@@ -8,7 +8,6 @@ import queue
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -24,7 +23,7 @@ START_SECONDS = 300
 _FOREIGN = {"DATABASE_URL", "REDIS_URL", "DJANGO_SETTINGS_MODULE", "FLOTILLA_DATA_DIR"}
 
 
-def wait_until(condition: Callable[[], Any], what: str, seconds: float = 60) -> Any:
+def wait_until(condition: Callable[[], Any], what: str, seconds: float = 120) -> Any:
     """Return the first true answer; fail with ``what`` when the deadline passes."""
     deadline = time.monotonic() + seconds
     while True:
@@ -34,25 +33,6 @@ def wait_until(condition: Callable[[], Any], what: str, seconds: float = 60) -> 
         if time.monotonic() > deadline:
             raise AssertionError(f"not within {seconds:.0f} s: {what}")
         time.sleep(0.1)
-
-
-def free_ports(count: int) -> int:
-    """Return the first of ``count`` loopback ports in a row that nobody uses."""
-    # below the range from which the kernel takes ports of outgoing connections
-    for first in range(10000 + os.getpid() * 7 % 15000, 32000, count):
-        sockets = []
-        try:
-            for port in range(first, first + count):
-                probe = socket.socket()
-                sockets.append(probe)
-                probe.bind(("127.0.0.1", port))
-        except OSError:
-            continue
-        finally:
-            for probe in sockets:
-                probe.close()
-        return first
-    raise AssertionError("no free ports")
 
 
 def clean_environment(**extra: str) -> dict[str, str]:
@@ -144,7 +124,7 @@ class RunningFlotilla:
     def get(self, url: str) -> int:
         """Return the status of a GET, 0 when nobody answers."""
         try:
-            with urllib.request.urlopen(url, timeout=5) as answer:
+            with urllib.request.urlopen(url, timeout=30) as answer:
                 return int(answer.status)
         except urllib.error.HTTPError as error:
             return error.code

@@ -111,7 +111,7 @@ def test_a_promotion_waits_for_the_approval_of_somebody_else(
     def waiting() -> list[Any]:
         return [row for row in run("approver", "approvals", "--json") if row["model"] == pushed]
 
-    [request] = wait_until(waiting, "the request is open", 60)
+    [request] = wait_until(waiting, "the request is open")
     assert request["comment"] == "release 1"
     refused = run("author", "approve", request["id"], "--yes", status=10)
     assert "somebody else must approve" in refused and "[permission_denied, request " in refused
@@ -135,7 +135,7 @@ def test_a_promotion_that_is_rejected_ends_with_its_own_status(
     def waiting() -> list[Any]:
         return [row for row in run("approver", "approvals", "--json") if row["model"] == pushed]
 
-    [request] = wait_until(waiting, "the request is open", 60)
+    [request] = wait_until(waiting, "the request is open")
     run("approver", "reject", request["id"], "--yes", "-m", "Not today.")
     out, err = process.communicate(timeout=120)
     assert process.returncode == 5, err

@@ -58,6 +58,6 @@ def test_demo_fills_everything_and_can_be_run_again(flotilla: RunningFlotilla) -
             answer = client._transport.send("GET", "metrics/query", params=query).json()
             return {line["label"] for line in answer["series"][0]["lines"] if any(line["values"])}
 
-        wait_until(lambda: len(versions_with_traffic()) == 2, "the traffic of both versions is in the charts", 60)
+        wait_until(lambda: len(versions_with_traffic()) == 2, "the traffic of both versions is in the charts")
 
     assert "uploading" not in _run(flotilla, "demo", "--seconds", "1"), "what is there is left alone"

@@ -23,7 +23,8 @@ from playwright.sync_api import Browser, expect, sync_playwright
 from flotilla.sdk import Flotilla
 from tests.e2e.browsing import ARGUMENTS, CHROMIUM, STEP_SECONDS, Person
 from tests.e2e.onnx_models import write_mlp
-from tests.e2e.running import RunningFlotilla, clean_environment, free_ports, wait_until
+from tests.e2e.running import RunningFlotilla, clean_environment, wait_until
+from tests.ports import held_ports
 
 pytestmark = [
     pytest.mark.integration,
@@ -80,7 +81,7 @@ class Load:
         with tritonclient.grpc.InferenceServerClient(self._address) as client:
             while not self._stop.wait(0.05):
                 try:
-                    client.infer(name, [tensor], client_timeout=10)
+                    client.infer(name, [tensor], client_timeout=30)
                     self.answered += 1
                 except Exception as error:
                     self.failures.append(str(error))
@@ -95,7 +96,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningFlotill
             "or set FLOTILLA_NO_BROWSER=1 to leave them out.",
             pytrace=False,
         )
-    first = free_ports(5)
+    first = held_ports(5)
     flotilla = RunningFlotilla(tmp_path_factory.mktemp("browser") / "data", first, first + 1)
     flotilla.start()
     yield flotilla
@@ -324,11 +325,11 @@ def watch_the_charts(walk: Walk) -> None:
     assert set(latency) == {"v1 p50", "v1 p95", "v1 p99"}
     author.wait_for_chart("queue_p50,queue_p99", "v1 p50", "v1 p99")
     author.wait_for_chart("batch_size", "v1")
-    wait_until(lambda: max(author.chart("batch_size")["v1"]) > 1, "requests are joined to batches", 60)
+    wait_until(lambda: max(author.chart("batch_size")["v1"]) > 1, "requests are joined to batches")
     (cpu,) = author.chart("cpu@node")
     assert author.wait_for_chart("cpu@node", cpu) and author.wait_for_chart("memory@node", cpu)
     chart = "request_rate,failure_rate"
-    wait_until(lambda: len(author.chart(chart)["v1"]) > len(before), "the chart goes on by itself", 40)
+    wait_until(lambda: len(author.chart(chart)["v1"]) > len(before), "the chart goes on by itself")
     author.assert_not_reloaded()
 
 

@@ -15,7 +15,8 @@ import pytest
 from console.web import equivalents
 from flotilla.sdk import Flotilla
 from tests.e2e.onnx_models import write_mlp
-from tests.e2e.running import RunningFlotilla, clean_environment, free_ports, wait_until
+from tests.e2e.running import RunningFlotilla, clean_environment, wait_until
+from tests.ports import held_ports
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 README = (Path(__file__).resolve().parents[2] / "README.md").read_text()
@@ -76,7 +77,7 @@ def test_readme_with_curl(flotilla: RunningFlotilla, token: str, shell: Any) -> 
     upload, deploy = block.split('curl -sH "$auth" -H "$json" $api/projects/default/deployments/')
     shell(upload)
     with _client(flotilla, token) as client:
-        wait_until(lambda: [v["number"] for v in client.versions("by-curl")] == [1], "the version is ready", 60)
+        wait_until(lambda: [v["number"] for v in client.versions("by-curl")] == [1], "the version is ready")
         names = "\n".join(upload.splitlines()[:2]) + "\n"
         shell(names + 'curl -sfH "$auth" -H "$json" $api/projects/default/deployments/' + deploy)
         assert client.wait_settled("by-curl", "development")["health"] == "healthy"
@@ -100,7 +101,7 @@ def test_pages_with_curl_and_the_command(flotilla: RunningFlotilla, token: str, 
     shell(equivalents.upload("default", "by-page"))
     shell(equivalents.push("default", "by-page").replace("FLOTILLA_TOKEN=flo_…", ""))
     with _client(flotilla, token) as client:
-        wait_until(lambda: {v["number"] for v in client.versions("by-page")} == {1, 2}, "both versions are ready", 60)
+        wait_until(lambda: {v["number"] for v in client.versions("by-page")} == {1, 2}, "both versions are ready")
     assert json.loads(shell(equivalents.curl("GET", "me/")))["username"] == "demo-author"
 
 
@@ -114,7 +115,7 @@ def test_page_with_the_join_command(flotilla: RunningFlotilla, settings: Any, tm
         env=clean_environment(),
         check=True,
     )
-    first = free_ports(4)
+    first = held_ports(4)
     ports = " ".join(
         f"--{name}-port {first + offset}" for offset, name in enumerate(("http", "grpc", "metrics", "admin"))
     )
@@ -128,7 +129,7 @@ def test_page_with_the_join_command(flotilla: RunningFlotilla, settings: Any, tm
         stderr=subprocess.DEVNULL,
     )
     try:
-        wait_until(lambda: (tmp_path / "node" / "identity.json").exists(), "the node joins", 60)
+        wait_until(lambda: (tmp_path / "node" / "identity.json").exists(), "the node joins")
         assert (tmp_path / "join-token").stat().st_mode & 0o077 == 0
     finally:
         node.terminate()

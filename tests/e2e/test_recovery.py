@@ -21,7 +21,8 @@ from tritonclient.utils import InferenceServerException
 
 from flotilla.sdk import ApiError, Flotilla
 from tests.e2e.onnx_models import write_mlp
-from tests.e2e.running import RunningFlotilla, clean_environment, free_ports, wait_until
+from tests.e2e.running import RunningFlotilla, clean_environment, wait_until
+from tests.ports import held_ports
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
@@ -31,7 +32,7 @@ PROCESSES = ["node", "worker", "jobs", "valkey", "postgres"]
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningFlotilla]:
-    first = free_ports(5)
+    first = held_ports(5)
     flotilla = RunningFlotilla(tmp_path_factory.mktemp("recovery") / "data", first, first + 1)
     try:
         flotilla.start()
@@ -95,7 +96,7 @@ def test_push_completes_after_kill(running: RunningFlotilla, client: Flotilla, t
     assert [route["version"] for route in status["routes"]] == [2]
     assert status["deployment"]["generation"] == 2, "each deploy raised the generation once"
     served = status["deployment"]["served_name"]
-    wait_until(lambda: _answers(running.node_port, served, 512) == "2", f"version 2 answers after kill of {name}", 60)
+    wait_until(lambda: _answers(running.node_port, served, 512) == "2", f"version 2 answers after kill of {name}")
 
 
 def test_checks_complete_after_kill_of_their_worker(running: RunningFlotilla, client: Flotilla, tmp_path: Path) -> None:
@@ -118,11 +119,11 @@ def test_a_measurement_is_done_again_after_kill_of_its_worker(
     base = "projects/default/models/measured/versions/1/measurements/"
     operation = client._post(base, {"node": "local", "batch": [1, 4], "instances": [1, 2], "seconds": 3})
     assert not _scratches(running.node_port)
-    wait_until(lambda: _scratches(running.node_port), "the node has a copy", 60)
+    wait_until(lambda: _scratches(running.node_port), "the node has a copy")
     [copy] = _scratches(running.node_port)
-    index = httpx2.post(f"http://127.0.0.1:{running.node_port}/v2/repository/index", json={}).json()
+    index = httpx2.post(f"http://127.0.0.1:{running.node_port}/v2/repository/index", json={}, timeout=30).json()
     assert "measured" not in {row["name"] for row in index} and copy not in {row["name"] for row in index}
-    ready = httpx2.get(f"http://127.0.0.1:{running.node_port}/v2/models/{copy}/versions/1/ready")
+    ready = httpx2.get(f"http://127.0.0.1:{running.node_port}/v2/models/{copy}/versions/1/ready", timeout=30)
     assert ready.status_code == 400, "nobody but the control plane reaches it"
     pid = running.pid_of("jobs")
     assert pid is not None
@@ -130,12 +131,12 @@ def test_a_measurement_is_done_again_after_kill_of_its_worker(
     assert client.wait(operation, 240)["attempts"] == 2
     [measurement] = client.measurements("measured", 1)
     assert [cell["error"] for cell in measurement["cells"]] == [""] * 4
-    wait_until(lambda: not _scratches(running.node_port), "the node has no copy any more", 30)
+    wait_until(lambda: not _scratches(running.node_port), "the node has no copy any more")
 
 
 def _scratches(port: int) -> set[str]:
     """Return the names of copies that the node has statistics of, which is as long as they are loaded."""
-    stats = httpx2.get(f"http://127.0.0.1:{port}/v2/models/stats").json()["model_stats"]
+    stats = httpx2.get(f"http://127.0.0.1:{port}/v2/models/stats", timeout=30).json()["model_stats"]
     return {row["name"] for row in stats if row["name"].startswith("~")}
 
 
@@ -171,7 +172,7 @@ def test_node_serves_without_the_control_plane(own_flotilla: RunningFlotilla, tm
     node = subprocess.Popen(command, stdout=log, stderr=log, env=clean_environment())
     try:
         with Flotilla(running.url, _manage(running, "demo_accounts")["author"]["token"]) as client:
-            wait_until(lambda: any(row["is_reachable"] for row in client.nodes()), "the node joins", 60)
+            wait_until(lambda: any(row["is_reachable"] for row in client.nodes()), "the node joins")
             client.push("alone", {"model.onnx": write_mlp(tmp_path / "model.onnx", seed=4)})
             client.deploy("alone", "development", _route(1))
             served = client.wait_settled("alone", "development")["deployment"]["served_name"]
@@ -180,7 +181,7 @@ def test_node_serves_without_the_control_plane(own_flotilla: RunningFlotilla, tm
         node.kill()
         node.wait(30)
         node = subprocess.Popen(command, stdout=log, stderr=log, env=clean_environment())
-        wait_until(lambda: _answers(first, served, 16) == "1", "serves after its own restart", 60)
+        wait_until(lambda: _answers(first, served, 16) == "1", "serves after its own restart")
     finally:
         node.terminate()
         node.wait(60)

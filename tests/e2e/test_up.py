@@ -61,7 +61,7 @@ def test_life_of_one_installation(own_flotilla: RunningFlotilla) -> None:
     everything = list(_pids(running).values())
     everything += [child for pid in everything for child in _children_of(pid)]
     running.kill()
-    wait_until(lambda: not [pid for pid in everything if is_alive(pid)], "children end with a killed supervisor", 30)
+    wait_until(lambda: not [pid for pid in everything if is_alive(pid)], "children end with a killed supervisor")
 
     running.start()
     assert running.get(f"{running.url}/readyz") == 200
@@ -71,6 +71,7 @@ def test_occupied_port_is_named(own_flotilla: RunningFlotilla) -> None:
     import socket
 
     with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         taken.bind(("127.0.0.1", own_flotilla.port))
         taken.listen()
         done = subprocess.run(
@@ -115,7 +116,7 @@ def test_root_with_a_private_home(own_flotilla: RunningFlotilla, tmp_path: Path)
     assert os.stat(f"/proc/{pid}").st_uid == pwd.getpwnam("nobody").pw_uid
     assert stat.S_IMODE(private.stat().st_mode) == 0o700
     own_flotilla.kill()
-    wait_until(lambda: not is_alive(pid), "the parent-death signal survives the change of user", 30)
+    wait_until(lambda: not is_alive(pid), "the parent-death signal survives the change of user")
 
 
 @pytest.mark.slow

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.running import RunningFlotilla, clean_environment, free_ports
+from tests.e2e.running import RunningFlotilla, clean_environment
+from tests.ports import held_ports
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,7 +47,7 @@ def test_installed_wheel_starts_everything(wheel: Path, tmp_path: Path) -> None:
     python = _environment(tmp_path / "venv")
     requirement = f"flotilla[console,node,onnx,embedded] @ {wheel.as_uri()}"
     _run(python, "-m", "pip", "install", "-q", "-c", str(ROOT / "constraints.txt"), requirement)
-    first = free_ports(5)
+    first = held_ports(5)
     running = RunningFlotilla(
         tmp_path / "data", first, first + 1, command=[str(tmp_path / "venv" / "bin" / "flotilla")]
     )

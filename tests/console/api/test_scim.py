@@ -151,11 +151,14 @@ def test_only_its_own_tokens_open_it_and_they_open_nothing_else(
 ) -> None:
     address = f"{console.url}/scim/v2/Users"
     for headers in ({}, {"Authorization": f"Bearer {shared_cast.token('alice')}"}, {"Authorization": "Bearer scim_x"}):
-        refused = httpx2.get(address, headers=headers, trust_env=False)
+        refused = httpx2.get(address, headers=headers, trust_env=False, timeout=30)
         assert (refused.status_code, refused.json()["status"]) == (401, "401")
         assert refused.headers["WWW-Authenticate"].startswith("Bearer")
     own = scim.headers["Authorization"]
-    assert httpx2.get(f"{console.url}/api/v1/me/", headers={"Authorization": own}, trust_env=False).status_code == 401
+    assert (
+        httpx2.get(f"{console.url}/api/v1/me/", headers={"Authorization": own}, trust_env=False, timeout=30).status_code
+        == 401
+    )
     browser = Client()
     browser.force_login(shared_cast.alice)
     assert browser.get("/scim/v2/Users").status_code == 401

@@ -53,7 +53,7 @@ class Oidc:
 
     def stop(self) -> None:
         self._server.shutdown()
-        self._thread.join(10)
+        self._thread.join(30)
         self._server.server_close()
 
     def get(self, handler: BaseHTTPRequestHandler) -> None:

@@ -54,7 +54,7 @@ def way_there(client: Client, **form: str) -> str:
 def sign_in(client: Client | None = None, **form: str) -> tuple[Client, Any]:
     """Go to the provider and come back."""
     client = client or Client()
-    back = requests.get(way_there(client, **form), allow_redirects=False, timeout=10).headers["Location"]
+    back = requests.get(way_there(client, **form), allow_redirects=False, timeout=30).headers["Location"]
     return client, client.get(back.partition("7070")[2])
 
 
@@ -160,7 +160,7 @@ def test_what_does_not_fit_lets_nobody_in(cast: Cast, corp: SsoProvider, oidc: O
             oidc.userinfo["sub"] = "somebody else"
         case "description":
             oidc.described_issuer = "https://other.example"
-    back = requests.get(there, allow_redirects=False, timeout=10).headers["Location"]
+    back = requests.get(there, allow_redirects=False, timeout=30).headers["Location"]
     answer = client.get(back.partition("7070")[2])
     assert answer.status_code == 401, answer.content
     assert "did not work" in answer.text

@@ -49,7 +49,7 @@ def read(block: bytes | None) -> list[tuple[str, Any]]:
 
 
 async def next_events(subscription: Subscription) -> list[tuple[str, Any]]:
-    return read(await asyncio.wait_for(subscription.queue.get(), 5))
+    return read(await asyncio.wait_for(subscription.queue.get(), 30))
 
 
 async def test_each_fragment_is_rendered_once_for_each_scope_and_sent_to_all() -> None:
@@ -136,4 +136,4 @@ async def test_closed_hub_ends_its_streams() -> None:
     hub = Hub(FakeSource(), render)
     reader = hub.subscribe({"model:1": "viewer"})
     await hub.close()
-    assert await asyncio.wait_for(reader.queue.get(), 5) is None
+    assert await asyncio.wait_for(reader.queue.get(), 30) is None

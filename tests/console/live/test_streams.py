@@ -24,7 +24,7 @@ class Stream:
     """One open EventSource."""
 
     def __init__(self, console: RunningConsole | ConsoleProcess, path: str, **headers: str) -> None:
-        self._connection = http.client.HTTPConnection("127.0.0.1", console.port, timeout=10)
+        self._connection = http.client.HTTPConnection("127.0.0.1", console.port, timeout=30)
         self._connection.request("GET", path, headers=headers)
         self.response = self._connection.getresponse()
 

@@ -46,7 +46,7 @@ class CuttingProxy:
     def close(self) -> None:
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
-        self._thread.join(10)
+        self._thread.join(30)
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):

@@ -103,8 +103,8 @@ def test_node_and_people_read_what_was_pushed(
                 address = answer.headers["Location"]
                 assert storage_key(SHA256) in address
                 assert "Signature=" in address
-                answer = httpx2.get(address, headers={"Range": "bytes=5-24"}, trust_env=False)
-                assert httpx2.get(address, trust_env=False).content == CONTENT
+                answer = httpx2.get(address, headers={"Range": "bytes=5-24"}, trust_env=False, timeout=30)
+                assert httpx2.get(address, trust_env=False, timeout=30).content == CONTENT
         assert (answer.status_code, answer.content) == (206, CONTENT[5:25])
 
 

@@ -327,7 +327,7 @@ def test_of_two_exchanges_of_one_token_at_once_one_succeeds(issuer: TestIssuer) 
     start = threading.Barrier(4)
 
     def exchange() -> None:
-        start.wait(10)
+        start.wait(30)
         try:
             token_exchange(assertion=assertion)
             ends.append("token")

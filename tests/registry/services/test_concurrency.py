@@ -25,7 +25,7 @@ def at_once(*calls: Callable[[], Any]) -> list[Any]:
 
     def run(call: Callable[[], Any]) -> None:
         try:
-            start.wait(10)
+            start.wait(30)
             results.append(call())
         except RegistryError as error:
             results.append(error)

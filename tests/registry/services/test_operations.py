@@ -83,7 +83,7 @@ def test_of_two_claimers_one_wins() -> None:
 
         def run(owner: str, start: threading.Barrier = start, winners: list[str] = winners) -> None:
             try:
-                start.wait(10)
+                start.wait(30)
                 if operation_claim(operation.id, owner) is not None:
                     winners.append(owner)
             finally:

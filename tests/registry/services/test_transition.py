@@ -64,7 +64,7 @@ def test_of_two_movers_at_once_one_wins() -> None:
     def run(number: int) -> None:
         try:
             mine = ModelVersion.objects.get(pk=version.pk)
-            start.wait(10)
+            start.wait(30)
             move(mine, "state", "validating", cause=str(number), actor=SYSTEM)
             results.append("won")
         except InvalidTransition:
@@ -103,7 +103,7 @@ def test_of_many_movers_at_once_each_step_is_in_the_table(targets: list[str], fi
     def run(target: str) -> None:
         try:
             mine = ModelVersion.objects.get(pk=version.pk)
-            start.wait(10)
+            start.wait(30)
             with contextlib.suppress(InvalidTransition):
                 move(mine, "state", target, cause="", actor=SYSTEM)
         finally:

@@ -92,7 +92,7 @@ async def ask(dataplane: DataPlane, *datas: bytes) -> list[InferenceResponse]:
 
     for data in datas:
         dataplane.infer(request(answered, data))
-    await asyncio.wait_for(done.wait(), 10)
+    await asyncio.wait_for(done.wait(), 30)
     return answers
 
 
@@ -242,7 +242,7 @@ async def test_traced_request_is_noted_from_begin_to_end(repository: OneModel) -
     traced = request(lambda response: done.set())
     traced.trace = notes
     dataplane.infer(traced)
-    await asyncio.wait_for(done.wait(), 10)
+    await asyncio.wait_for(done.wait(), 30)
     assert notes.seen == [
         "begin echo 3 r",
         "QUEUE_START",

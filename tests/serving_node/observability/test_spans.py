@@ -67,7 +67,7 @@ def collector() -> Iterator[Collector]:
         thread.start()
         yield server
         server.shutdown()
-        thread.join(10)
+        thread.join(30)
 
 
 def tracer(collector: Collector, rate: int = 1) -> Tracer:

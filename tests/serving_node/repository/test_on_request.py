@@ -116,7 +116,7 @@ class Node:
         self.use(name, at_ms)
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while not condition():
                 await asyncio.sleep(0.001)
 

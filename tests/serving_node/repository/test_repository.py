@@ -174,7 +174,7 @@ async def test_unload_stops_at_once_and_ends_in_the_background(make: Make, folde
     await repository.unload("m", False)
     with pytest.raises(InferenceError, match="has no available versions"):
         repository.resolve("m", "", request())
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while repository.index()[0].state is not ModelState.UNAVAILABLE:
             await asyncio.sleep(0)
     assert repository.index()[0].reason == "unloaded"
@@ -371,7 +371,7 @@ async def test_changes_of_one_name_wait_for_each_other(make: Make, folder: Path,
     loader.gate = asyncio.Event()
     repository = make()
     loading = asyncio.ensure_future(repository.load("m", None, {}))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while not loader.orders:
             await asyncio.sleep(0)
     assert [row.state for row in repository.index()] == [ModelState.LOADING]
@@ -403,6 +403,6 @@ async def test_temporary_files_go_with_what_was_built_from_them(make: Make, fold
 
 
 async def settled(repository: ModelRepository) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while repository._retiring:
             await asyncio.sleep(0)

@@ -21,7 +21,7 @@ from serving_node.scheduling.cached_response import pack_response
 from serving_node.scheduling.caching import CachedScheduler
 from serving_node.scheduling.response_cache import INLINE_BYTES, Answer, LocalCache
 
-DEADLINE = 10.0
+DEADLINE = 30.0
 
 
 class Behind:

@@ -363,7 +363,7 @@ async def test_nobody_waits_for_a_full_step_for_ever(models: Models, monkeypatch
     models.on_request = lambda _: arrived.set() if len(models.requests) == 2 else None
     under.submit(request(Caller()))
     under.submit(request(Caller()))
-    await asyncio.wait_for(arrived.wait(), 5)
+    await asyncio.wait_for(arrived.wait(), 30)
 
 
 async def test_who_leaves_while_waiting_takes_nobodys_place(models: Models) -> None:

@@ -98,7 +98,7 @@ def load(noting: Noting, tmp_path: Path) -> Load:
 async def ask(model: ServedModel) -> InferenceResponse:
     answer: asyncio.Future[InferenceResponse] = asyncio.get_running_loop().create_future()
     model.submit(InferenceRequest("m", "", [Tensor("x", "INT8", (1,), b"1")], answer.set_result))
-    return await asyncio.wait_for(answer, 10)
+    return await asyncio.wait_for(answer, 30)
 
 
 async def test_instances_of_every_kind(load: Load, noting: Noting) -> None:
@@ -243,7 +243,7 @@ async def test_sequences_take_turns_with_other_models(load: Load, strategy: str)
             model.submit(request)
         assert (await ask(other)).error is None
     for _ in range(6):
-        assert (await asyncio.wait_for(answers.get(), 10)).error is None
+        assert (await asyncio.wait_for(answers.get(), 30)).error is None
     await model.close()
     await other.close()
     again = await load(needs(1, more="global: true"), turns=turns)

@@ -16,7 +16,7 @@ from serving_node.scheduling.instances import InstanceThread
 from serving_node.scheduling.policy import BatchPolicy, QueuePolicy
 from serving_node.scheduling.scheduler import Scheduler
 
-DEADLINE = 10.0
+DEADLINE = 30.0
 
 
 class Gate:

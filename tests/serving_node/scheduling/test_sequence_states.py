@@ -55,7 +55,7 @@ async def ask(
         request.outputs = [RequestedOutput(name) for name in outputs]
         model.rules.check(request)
         model.submit(request)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         await done.wait()
     return [responses[str(number)] for number in range(len(steps))]
 

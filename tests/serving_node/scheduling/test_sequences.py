@@ -66,7 +66,7 @@ class Client:
         return error.code if error else None
 
     async def wait_for(self, count: int) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while len(self.responses) < count:
                 await asyncio.sleep(0)
 
@@ -211,7 +211,7 @@ async def test_an_idle_sequence_makes_room_although_nothing_else_happens() -> No
     await turns()
     instance.finish_one()
     client.send("2SE")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not instance.running:
             await asyncio.sleep(0)
     assert instance.finish_one() == ["2SE"]

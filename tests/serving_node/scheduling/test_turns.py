@@ -146,7 +146,7 @@ class Slow:
     def execute(self, execution: Execution) -> None:
         assert self.alone.acquire(blocking=False), "two run although there is one resource"
         self.sizes.append(len(execution.requests))
-        assert self.let.acquire(timeout=10)
+        assert self.let.acquire(timeout=30)
         self.alone.release()
         execution.results.extend(list(request.inputs) for request in execution.requests)
 
@@ -181,7 +181,7 @@ async def test_threads_of_two_models_take_turns_and_batches_grow_meanwhile() -> 
         for _ in range(10):
             engine.let.release()
     for _ in range(6):
-        response = await asyncio.wait_for(answers.get(), 10)
+        response = await asyncio.wait_for(answers.get(), 30)
         assert response.error is None
     assert engines[0].sizes == [1, 2]
     assert engines[1].sizes == [3], "what came while it waited for its turn is one batch"

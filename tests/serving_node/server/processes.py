@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -23,6 +21,7 @@ from onnx import TensorProto, helper
 from serving_node.contract.control import Desired, DesiredModel, FileRef, Observed, Route, Unit
 from serving_node.contract.digests import config_digest, manifest_digest
 from serving_node.contract.model_config import parse_json
+from tests.ports import held_port
 
 T = TypeVar("T")
 
@@ -40,26 +39,7 @@ def doubling_model(factor: float = 2.0) -> bytes:
     return bytes(model.SerializeToString())
 
 
-def free_port() -> int:
-    """Return a port of our own range that nobody listens on. Test processes that run together begin apart."""
-    for step in range(1000):
-        port = 23000 + (os.getpid() * 61 + step) % 1000
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        if port not in _GIVEN:
-            _GIVEN.add(port)
-            return port
-    raise RuntimeError("no free port")
-
-
-_GIVEN: set[int] = set()
-
-
-def eventually(look: Callable[[], T | None], what: str, seconds: float = 30.0) -> T:
+def eventually(look: Callable[[], T | None], what: str, seconds: float = 120.0) -> T:
     """Return the first true answer of ``look``."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
@@ -74,7 +54,7 @@ class NodeProcess:
     """One ``python -m serving_node`` with fixed ports."""
 
     def __init__(self, log: Path, *arguments: str) -> None:
-        self.http, self.grpc, self.metrics, self.admin = (free_port() for _ in range(4))
+        self.http, self.grpc, self.metrics, self.admin = (held_port() for _ in range(4))
         self.log = log
         self.arguments = arguments
         self.process: subprocess.Popen[bytes] | None = None
@@ -88,7 +68,7 @@ class NodeProcess:
             self.process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
         return self
 
-    def wait(self, seconds: float = 40.0) -> int:
+    def wait(self, seconds: float = 120.0) -> int:
         assert self.process is not None
         return self.process.wait(seconds)
 
@@ -106,7 +86,10 @@ class NodeProcess:
         if self.process.poll() is not None:
             raise AssertionError(f"the node ended with {self.process.returncode}:\n{self.said()}")
         try:
-            return httpx2.get(f"http://127.0.0.1:{self.http}{path}", verify=False, trust_env=False).status_code == 200
+            return (
+                httpx2.get(f"http://127.0.0.1:{self.http}{path}", verify=False, trust_env=False, timeout=30).status_code
+                == 200
+            )
         except httpx2.TransportError:
             return False
 
@@ -159,7 +142,7 @@ class ControlPlane:
 
     def until_applied(self, node: NodeProcess, generation: int) -> Observed:
         observed = Observed.from_json(self._call(node, "GET", "/v1/observed").json())
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while observed.generation_applied != generation:
             assert time.monotonic() < deadline, f"{observed}\n{node.said()}"
             query = f"/v1/observed?after={observed.sequence}&timeout=5"
@@ -170,7 +153,7 @@ class ControlPlane:
         secret = (self.hellos[-1][1] if self.hellos else self.joins[-1])["admin_secret"]
         headers = {"Authorization": f"Bearer {secret}"}
         url = f"http://127.0.0.1:{node.admin}{path}"
-        return httpx2.request(method, url, headers=headers, timeout=20, verify=False, trust_env=False, **more)
+        return httpx2.request(method, url, headers=headers, timeout=60, verify=False, trust_env=False, **more)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -230,4 +213,4 @@ def desired(generation: int, *units: Unit, weights: tuple[int, ...] = ()) -> Des
     return Desired(1, generation, (DesiredModel("m", routes, units),))
 
 
-__all__ = ["ControlPlane", "NodeProcess", "desired", "doubling_model", "eventually", "free_port"]
+__all__ = ["ControlPlane", "NodeProcess", "desired", "doubling_model", "eventually"]

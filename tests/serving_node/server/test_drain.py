@@ -93,7 +93,7 @@ def launch(tmp_path: Path, repository: Path) -> Iterator[Launch]:
     for node in nodes:
         if node.process is not None and node.process.poll() is None:
             node.process.kill()
-            node.process.wait(10)
+            node.process.wait(30)
 
 
 def ask(node: NodeProcess, model: str) -> int:

@@ -20,9 +20,10 @@ from tritonclient.utils import InferenceServerException
 from serving_node.contract.control import Drain, Unit
 from serving_node.contract.digests import manifest_digest
 from serving_node.contract.states import UnitState
+from tests.ports import held_port
 from tests.serving_node.backends.python.wheels import make_numpy, make_wheel
 
-from .processes import ControlPlane, NodeProcess, desired, doubling_model, eventually, free_port
+from .processes import ControlPlane, NodeProcess, desired, doubling_model, eventually
 
 pytestmark = pytest.mark.integration
 Launch = Callable[..., NodeProcess]
@@ -98,7 +99,7 @@ def test_node_joins_serves_and_is_read_only_for_others(launch: Launch, plane: Co
 
 
 def successes(node: NodeProcess) -> float:
-    text = httpx2.get(f"http://127.0.0.1:{node.metrics}/metrics", verify=False, trust_env=False).text
+    text = httpx2.get(f"http://127.0.0.1:{node.metrics}/metrics", verify=False, trust_env=False, timeout=30).text
     lines = [line for line in text.splitlines() if line.startswith("nv_inference_request_success{")]
     assert len(lines) == 1, "one series for each version"
     return float(lines[0].split()[-1])
@@ -196,7 +197,7 @@ def test_node_refused_by_the_control_plane_says_so_and_ends(launch: Launch, plan
 
 
 def test_node_waits_for_a_control_plane_that_comes_later(launch: Launch, plane: ControlPlane) -> None:
-    port = free_port()
+    port = held_port()
     node = launch(f"--join=http://127.0.0.1:{port}")
     eventually(lambda: "membership.waiting" in node.said(), "the node has tried")
     assert node.answers("/v2/health/live")
@@ -219,7 +220,7 @@ def test_node_state_folder_is_held_by_one(launch: Launch, plane: ControlPlane) -
 def test_admin_port_needs_the_secret(launch: Launch, plane: ControlPlane) -> None:
     node = launch()
     eventually(lambda: plane.joins, "the node joins")
-    answer = httpx2.get(f"http://127.0.0.1:{node.admin}/v1/observed", verify=False, trust_env=False)
+    answer = httpx2.get(f"http://127.0.0.1:{node.admin}/v1/observed", verify=False, trust_env=False, timeout=30)
     assert answer.status_code == 401
 
 
@@ -235,7 +236,10 @@ def test_admin_port_speaks_tls_when_it_is_not_loopback(launch: Launch, plane: Co
     headers = {"Authorization": f"Bearer {plane.joins[0]['admin_secret']}"}
     trusted = ssl.create_default_context(cafile=certificate)
     url = f"https://127.0.0.1:{node.admin}/v1/healthz"
-    assert httpx2.get(url, headers=headers, verify=trusted, trust_env=False).json() == {"live": True, "ready": True}
+    assert httpx2.get(url, headers=headers, verify=trusted, trust_env=False, timeout=30).json() == {
+        "live": True,
+        "ready": True,
+    }
 
 
 def test_node_runs_code_only_where_the_desired_state_permits_it(launch: Launch, plane: ControlPlane) -> None:

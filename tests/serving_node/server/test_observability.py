@@ -91,7 +91,7 @@ def test_traces_metrics_and_logs_of_one_node(launch: Launch, tmp_path: Path) -> 
     double(triton_http, node.http, "over http")
     double(triton_grpc, node.grpc, "over grpc")
     client.update_log_settings({"log_verbose_level": 0})
-    metrics = httpx2.get(f"http://127.0.0.1:{node.metrics}/metrics", trust_env=False).text
+    metrics = httpx2.get(f"http://127.0.0.1:{node.metrics}/metrics", trust_env=False, timeout=30).text
     client.close()
     assert node.end() == 0
 
@@ -145,7 +145,7 @@ def collector() -> Iterator[Any]:
         thread.start()
         yield server
         server.shutdown()
-        thread.join(10)
+        thread.join(30)
 
 
 def test_context_of_a_caller_reaches_python_models_and_the_collector(

@@ -73,9 +73,9 @@ def index(node: NodeProcess) -> dict[str, dict[str, str]]:
 def test_the_first_requests_load_the_model_and_are_answered(launch: Launch) -> None:
     node = launch().until_ready()
     assert index(node)["a"] == INDEX
-    assert "a" not in httpx2.get(f"http://127.0.0.1:{node.metrics}/metrics", verify=False, trust_env=False).text.split(
-        '"'
-    )
+    assert "a" not in httpx2.get(
+        f"http://127.0.0.1:{node.metrics}/metrics", verify=False, trust_env=False, timeout=30
+    ).text.split('"')
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(lambda _: infer(node, "a"), range(16)))
     assert [answer.json()["outputs"][0]["data"] for answer in answers] == [[2, 4, 6, 8]] * 16

@@ -107,7 +107,7 @@ def statistics(node: NodeProcess, model: str = "counting") -> dict[str, int]:
 
 
 def metric(node: NodeProcess, name: str) -> float:
-    text = httpx2.get(f"http://127.0.0.1:{node.metrics}/metrics", verify=False, trust_env=False).text
+    text = httpx2.get(f"http://127.0.0.1:{node.metrics}/metrics", verify=False, trust_env=False, timeout=30).text
     return float(next(line.rsplit(" ", 1)[1] for line in text.splitlines() if line.startswith(name)))
 
 

@@ -63,7 +63,10 @@ def test_node_answers_tritonclient_over_http_and_grpc_to_the_bit(launch: Launch,
         with pytest.raises(InferenceServerException, match="Request for unknown model: 'nothing' is not found"):
             client.infer("nothing", [tensor])
         client.close()
-    assert httpx2.get(f"http://127.0.0.1:{node.metrics}/metrics", verify=False, trust_env=False).status_code == 200
+    assert (
+        httpx2.get(f"http://127.0.0.1:{node.metrics}/metrics", verify=False, trust_env=False, timeout=30).status_code
+        == 200
+    )
     assert "node.started" in node.said()
     assert node.end() == 0
 
@@ -119,7 +122,7 @@ def test_node_batches_concurrent_requests(launch: Launch, repository: Path) -> N
 
 def pending(node: NodeProcess) -> bool:
     """Tell whether a request waits behind one that runs."""
-    text = httpx2.get(f"http://127.0.0.1:{node.metrics}/metrics", verify=False, trust_env=False).text
+    text = httpx2.get(f"http://127.0.0.1:{node.metrics}/metrics", verify=False, trust_env=False, timeout=30).text
     return 'nv_inference_pending_request_count{model="slow",version="1"} 1\n' in text
 
 

@@ -338,14 +338,14 @@ async def test_stop_lets_running_exchanges_finish() -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         idle_reader, idle_writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"GET / HTTP/1.1\r\n\r\n")
-        exchange = await asyncio.wait_for(waiting, 10)
+        exchange = await asyncio.wait_for(waiting, 30)
         stopping = asyncio.ensure_future(server.listener.stop(10))
-        assert await asyncio.wait_for(idle_reader.read(-1), 10) == b""
+        assert await asyncio.wait_for(idle_reader.read(-1), 30) == b""
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection("127.0.0.1", port)
         exchange.respond(200, [], [b"done"])
-        assert (await asyncio.wait_for(reader.read(-1), 10)).endswith(b"connection: close\r\n\r\ndone")
-        await asyncio.wait_for(stopping, 10)
+        assert (await asyncio.wait_for(reader.read(-1), 30)).endswith(b"connection: close\r\n\r\ndone")
+        await asyncio.wait_for(stopping, 30)
         writer.close()
         idle_writer.close()
 

@@ -100,7 +100,7 @@ def origin() -> Iterator[str]:
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()
-    thread.join(10)
+    thread.join(30)
     server.server_close()
 
 

@@ -13,6 +13,7 @@ from celery import current_app
 from django.conf import settings
 
 from registry import signals
+from tests.ports import held_port
 from workers.tasks import hints
 from workers.tasks.hints import HintSender
 
@@ -48,12 +49,6 @@ def queue() -> Iterator[str]:
     redis.Redis.from_url(settings.REDIS_URL).delete(name)
 
 
-def dead_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
-
-
 def test_a_hint_is_an_id_on_a_queue(queue: str) -> None:
     wanted = uuid.uuid4()
     assert HintSender().send(hints.RECONCILE_NODE, wanted, queue)
@@ -69,7 +64,7 @@ def test_a_dead_broker_is_said_once_and_not_asked_again_at_once(
 ) -> None:
     clock = Clock()
     sender = HintSender(clock)
-    broker_url.append(f"redis://127.0.0.1:{dead_port()}/0")
+    broker_url.append(f"redis://127.0.0.1:{held_port()}/0")
     caplog.set_level(logging.INFO)
     for _ in range(50):
         assert not sender.send(hints.RECONCILE_NODE, uuid.uuid4(), "q")
@@ -92,7 +87,7 @@ def test_a_broker_that_hangs_blocks_a_caller_for_seconds_only(broker_url: list[s
 def test_it_sends_again_when_the_broker_is_back(broker_url: list[str], queue: str) -> None:
     clock = Clock()
     sender = HintSender(clock)
-    broker_url.append(f"redis://127.0.0.1:{dead_port()}/0")
+    broker_url.append(f"redis://127.0.0.1:{held_port()}/0")
     assert not sender.send(hints.RECONCILE_NODE, uuid.uuid4(), queue)
     broker_url.append(settings.REDIS_URL)
     assert not sender.send(hints.RECONCILE_NODE, uuid.uuid4(), queue)

@@ -64,4 +64,4 @@ def receiving(receiver: Receiver) -> Iterator[Receiver]:
         finally:
             receiver.stopped.set()
             listening.shutdown(socket.SHUT_RDWR)
-            thread.join(5)
+            thread.join(30)

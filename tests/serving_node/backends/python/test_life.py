@@ -283,7 +283,7 @@ async def test_signals_to_the_worker_are_ignored_but_end_what_a_model_starts(mod
 
     def execute(self, requests):
         self.helper.terminate()
-        status = np.array([self.helper.wait(10)], np.float32)
+        status = np.array([self.helper.wait(30)], np.float32)
         return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", status)]) for _ in requests]
     """
     model = await models.load(body)

@@ -448,7 +448,7 @@ def test_bad_bytes_close_the_connection(port: int, data: bytes) -> None:
 def connect_until_refused(port: int) -> None:
     while True:
         with contextlib.suppress(ConnectionResetError):  # it was accepted just before the socket closed
-            socket.create_connection(("127.0.0.1", port), timeout=5).close()
+            socket.create_connection(("127.0.0.1", port), timeout=30).close()
 
 
 def test_stop_lets_calls_finish_and_refuses_new_ones(

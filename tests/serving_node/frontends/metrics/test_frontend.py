@@ -29,7 +29,7 @@ async def port() -> AsyncIterator[int]:
 
 
 async def get(port: int, path: str = "/metrics", accept: bytes = b"*/*", method: bytes = b"GET") -> tuple[bytes, bytes]:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(
             b"%s %s HTTP/1.1\r\nhost: x\r\naccept: %s\r\nconnection: close\r\n\r\n" % (method, path.encode(), accept)
