@@ -81,7 +81,10 @@ class DirectBody(asyncio.BufferedProtocol):
     async def _is_filled(self, idle_seconds: float) -> bool:
         """Wait until the buffer is full or the client has left; False when nothing arrives for so long."""
         before = -1
-        while before != self._filled:
+        # It may be full, or the client gone, although the time was up first.
+        while self._buffer is not None and not self._is_lost:
+            if before == self._filled:
+                return False
             before = self._filled
             self._waiter = asyncio.get_running_loop().create_future()
             try:
@@ -89,8 +92,7 @@ class DirectBody(asyncio.BufferedProtocol):
                     await self._waiter
             except TimeoutError:
                 continue
-            return True
-        return False
+        return True
 
     def _pause(self) -> None:
         """Let the bytes wait in the kernel until somebody wants them."""

@@ -23,7 +23,8 @@ class BoundedProtocol(HttpToolsProtocol):
     """Closes a connection whose request line and headers take more than 20 seconds or 64 KiB.
 
     The time counts from the connection, later from the first byte of the next request; between two requests uvicorn's
-    own keep-alive timer runs. Bodies have their own bounds (``console.middleware.body_limit``, uploads).
+    own keep-alive timer runs. Bodies have their own bounds (``console.middleware.body_limit``, uploads) until they are
+    answered; what is left of one then has the time of a head.
     """
 
     HEAD_SECONDS: ClassVar[float] = 20.0
@@ -70,9 +71,18 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
-        """Expect the next head."""
+        """Expect the next head; after an answer that came first, in time: uvicorn's timer ended with the next byte."""
         self._is_in_head = True
+        self._stop_timer()
+        if self.cycle and self.cycle.response_complete:
+            self._start_timer()
         super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """Give a body whose answer did not wait for it no longer than a head: nobody else looks at the clock."""
+        super().on_response_complete()
+        if self.cycle.response_complete and self.cycle.more_body:
+            self._start_timer()
 
     def _open_body(self, scope: Any, length: int) -> DirectBody | None:
         """Return the body of a request for reading it from the socket; None when the parser has gone on already."""

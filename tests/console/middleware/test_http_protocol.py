@@ -21,7 +21,7 @@ class Impatient(BoundedProtocol):
 
 async def echo(scope: Any, receive: Any, send: Any) -> None:
     body = b""
-    while True:
+    while scope["path"] != "/refused":
         event = await receive()
         body += event["body"]
         if not event.get("more_body"):
@@ -96,3 +96,21 @@ def test_empty_lines_are_no_request(port: int) -> None:
     with connect(port) as connection:
         connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n\r\n\r\n")
         assert read_all(connection).count(b"HTTP/1.1 200 OK") == 1
+
+
+@pytest.mark.parametrize("size", [1000, 1_000_000])
+@pytest.mark.parametrize("sent", [b"x", b"x" * 1000])
+def test_a_body_that_nobody_waits_for_any_more_is_bounded(port: int, size: int, sent: bytes) -> None:
+    with connect(port) as connection:
+        connection.sendall(b"PUT /refused HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % size)
+        assert connection.recv(65536).startswith(b"HTTP/1.1 200")
+        connection.sendall(sent)  # this ends uvicorn's own timer
+        assert read_all(connection) == b""
+
+
+def test_the_rest_of_a_refused_body_and_the_next_request_are_understood(port: int) -> None:
+    with connect(port) as connection:
+        connection.sendall(b"PUT /refused HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n")
+        assert connection.recv(65536).startswith(b"HTTP/1.1 200")
+        connection.sendall(b"x" * 100_000 + b"PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n12345")
+        assert b"content-length: 5" in connection.recv(65536)
