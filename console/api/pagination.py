@@ -10,7 +10,7 @@ import base64
 import binascii
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import reduce
 from operator import attrgetter, or_
 from typing import Any
@@ -156,11 +156,11 @@ def _moment(text: str, parameter: str) -> datetime:
     """Return a time of RFC 3339, with its zone. A ``+`` that the address made a space of is meant as one."""
     try:
         found = parse_datetime(text.replace(" ", "+"))
-    except ValueError:
-        found = None
-    if found is None or found.tzinfo is None or "T" not in text.upper():
-        raise refusal(parameter, _("Write times like 2026-01-31T12:00:00Z."))
-    return found
+        if found is not None and found.tzinfo is not None and "T" in text.upper():
+            return found.astimezone(UTC)
+    except (ValueError, OverflowError):  # no such day, or one that only a far zone has
+        pass
+    raise refusal(parameter, _("Write times like 2026-01-31T12:00:00Z."))
 
 
 def refusal(parameter: str, message: str) -> ValidationFailed:
@@ -243,9 +243,11 @@ def _value(model: type[Model], path: str, text: str, parameter: str) -> Any:
     if isinstance(field, BooleanField) and text in ("true", "false"):  # as JSON writes them
         return text == "true"
     try:
-        if field.choices or not field.empty_strings_allowed:
-            return field.clean(text, None)
-        return field.to_python(text)
+        is_checked = field.choices or not field.empty_strings_allowed
+        found = field.clean(text, None) if is_checked else field.to_python(text)
+        return found.astimezone(UTC) if isinstance(found, datetime) and found.tzinfo is not None else found
+    except OverflowError:  # a day that only a far zone has
+        raise refusal(parameter, _("“%(value)s” cannot be meant here.") % {"value": text[:100]}) from None
     except DjangoValidationError:
         if field.choices:
             known = ", ".join(str(value) for value, _label in field.flatchoices)

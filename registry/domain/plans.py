@@ -151,14 +151,15 @@ def spec_problems(spec: DeploymentSpec) -> list[dict[str, str]]:
 def inside_range(applied: DeploymentSpec, wanted: DeploymentSpec) -> bool:
     """Say whether ``wanted`` only moves weights that ``applied`` already allows to move.
 
-    The units and their roles must be the same, and every canary's weight must lie in the applied range.
+    The units, their roles and what part of the requests shadows see must be the same, and every canary's weight must
+    lie in the applied range.
     """
     if not applied.routes or applied.keys() != wanted.keys() or applied.sticky != wanted.sticky:
         return False
     if applied.weight_range != wanted.weight_range:
         return False
-    roles = {(*route.key,): route.role for route in applied.routes}
-    if any(roles[route.key] != route.role for route in wanted.routes):
+    roles = {route.key: (route.role, route.sample_percent) for route in applied.routes}
+    if any(roles[route.key] != (route.role, route.sample_percent) for route in wanted.routes):
         return False
     low, high = applied.weight_range
     return all(low <= route.weight <= high for route in wanted.routes if route.role == "canary")

@@ -88,6 +88,7 @@ class ModelVersion(Row):
     parent = models.ForeignKey("self", on_delete=models.SET_NULL, null=True, blank=True, related_name="children")
     author = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
     author_token = models.ForeignKey(ApiToken, on_delete=models.SET_NULL, null=True, blank=True, related_name="+")
+    contributors = models.JSONField(default=list, blank=True)
     ready_at = models.DateTimeField(null=True, blank=True)
     code_files = models.JSONField(default=list, blank=True)
     code_permitted_by = models.ForeignKey(

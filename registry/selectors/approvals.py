@@ -17,6 +17,7 @@ from registry.models import (
     ApiToken,
     ApprovalRequest,
     ApprovalState,
+    AuditEvent,
     Check,
     CodeFormats,
     ConfigRevision,
@@ -127,6 +128,9 @@ def _makers(approval: ApprovalRequest) -> dict[uuid.UUID, str]:
     uploaders: set[uuid.UUID] = {version.author_id for version in versions}
     uploaders |= _holders(version.author_token_id for version in versions)
     uploaders |= set(Upload.objects.filter(version__in=versions).values_list("owner_id", flat=True))
+    contributions = [one for version in versions for one in version.contributors]
+    uploaders |= {uuid.UUID(user) for user, _token in contributions}
+    uploaders |= _holders(uuid.UUID(token) for _user, token in contributions if token is not None)
     requesters = {approval.requester_id} | _holders([approval.requester_token_id])
     return {
         **dict.fromkeys(authors, _("You wrote a config in this plan, so somebody else must approve it.")),
@@ -233,11 +237,13 @@ def _parts(approval: ApprovalRequest) -> tuple[list[ModelVersion], list[ConfigRe
 
 
 def _holders(token_ids: Iterable[uuid.UUID | None]) -> set[uuid.UUID]:
-    """Return who may hold the secrets of tokens: their owners and those who made them."""
-    ids = [token_id for token_id in token_ids if token_id is not None]
-    people = set()
-    for token in ApiToken.objects.filter(pk__in=ids):
-        people.add(token.owner_id)
-        if token.created_by_id is not None:
-            people.add(token.created_by_id)
-    return people
+    """Return who may hold the secrets of tokens: their owners, those who made them, and those who gave them new ones."""
+    ids = {token_id for token_id in token_ids if token_id is not None}
+    if not ids:
+        return set()
+    owners = ApiToken.objects.filter(pk__in=ids).values_list("owner_id", "created_by_id")
+    rotated = AuditEvent.objects.filter(
+        object_type="apitoken", object_id__in=[str(one) for one in ids], action="token.rotate"
+    )
+    people = {one for pair in owners for one in pair} | set(rotated.values_list("actor_id", flat=True))
+    return {one for one in people if one is not None}

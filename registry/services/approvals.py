@@ -74,7 +74,7 @@ def approval_bypass(*, approval: ApprovalRequest, reason: str, plan_digest: str,
         PermissionDenied: the environment does not let the caller.
         ValidationFailed: no reason.
         StaleWrite: the caller read another plan.
-        Conflict: what the plan is bound to has changed; the request is void.
+        Conflict: what the plan is bound to has changed, or its time is over; the request is void, or has expired.
         InvalidTransition: the request is neither open nor waiting.
     """
     require(actor, "approval.bypass", approval)
@@ -86,9 +86,10 @@ def approval_bypass(*, approval: ApprovalRequest, reason: str, plan_digest: str,
         require_move(APPROVAL, approval.state, ApprovalState.VOIDED, noun=_("This request"))
         if plan_digest != approval.plan_digest:
             raise StaleWrite(_("The plan changed since you opened it; read it again."))
-        void = approval_void_if_changed(approval, actor)
+        now = clock.database_now()
+        void = approval_expire(approval, actor) if approval.expires_at <= now else ""
+        void = void or approval_void_if_changed(approval, actor)
         if not void:
-            now = clock.database_now()
             skipped = approval_verdict(approval, now).reasons
             approval.bypassed_by_id, approval.bypass_reason = actor.user_id, words
             approval.save(update_fields=["bypassed_by", "bypass_reason"])

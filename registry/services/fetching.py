@@ -17,6 +17,7 @@ from registry.domain.import_sources import source_problem
 from registry.errors import Conflict, Immutable, ValidationFailed
 from registry.models import ModelVersion, Operation, OperationQueue, OperationState, VersionState
 from registry.services import audit
+from registry.services.contributors import contribution_note
 from registry.services.operations import operation_create
 from registry.services.permissions import require
 
@@ -45,6 +46,7 @@ def version_fetch(*, version: ModelVersion, address: str, actor: Actor) -> Opera
         running = Operation.objects.filter(kind=KIND, subject_id=version.pk)
         if running.filter(state__in=(OperationState.PENDING, OperationState.RUNNING)).exists():
             raise Conflict(_("Files are being fetched into this version already."))
+        contribution_note(version, actor)
         audit.record(actor=actor, action="version.fetch", obj=version, after={"address": address})
         return operation_create(
             kind=KIND,

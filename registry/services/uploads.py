@@ -34,6 +34,7 @@ from registry.errors import (
 from registry.models import Blob, ModelVersion, Project, Upload, UploadState, VersionFile, VersionState
 from registry.services import audit, quotas
 from registry.services.blobs import Digests, digests_of
+from registry.services.contributors import contribution_note
 from registry.services.parts import parts_end, parts_join
 from registry.services.permissions import require
 from registry.services.staging import staged_remove, staging_path
@@ -123,6 +124,7 @@ def upload_begin(
         expires_at=_expiry(timezone.now()),
         **columns,
     )
+    contribution_note(version, actor)
     audit.record(actor=actor, action="upload.create", obj=upload, after={"path": path, "length": length})
     _publish(upload)
     return upload

@@ -37,6 +37,7 @@ from registry.services import audit, quotas
 from registry.services.checks import check_finish, check_start, checks_begin
 from registry.services.code import code_permit
 from registry.services.configs import first_config
+from registry.services.contributors import contribution_note
 from registry.services.operations import operation_create
 from registry.services.permissions import require
 from registry.services.staging import staged_remove
@@ -72,11 +73,13 @@ def version_create(
     metadata: Mapping[str, Any] | None = None,
     metrics: Mapping[str, Any] | None = None,
     parent: ModelVersion | None = None,
+    taken_from: ModelVersion | None = None,
     actor: Actor,
 ) -> ModelVersion:
     """Create an empty version in state uploading; it has an id and no number yet.
 
-    ``parent`` is the version that it is made from, a numbered one of the same project.
+    ``parent`` is the version that it is made from, a numbered one of the same project. ``taken_from`` is the upload
+    whose files it gets: whoever sent some of those has a part in it.
 
     Raises:
         ValidationFailed: ``source`` has names that it does not know or claims a conversion, which only a report can;
@@ -100,6 +103,7 @@ def version_create(
             parent=parent,
             author_id=actor.user_id,
             author_token_id=actor.token_id,
+            contributors=list(taken_from.contributors) if taken_from is not None else [],
         )
         audit.record(actor=actor, action="version.create", obj=version, after={"source": version.source})
         _publish(version)
@@ -160,6 +164,7 @@ def version_attach_blob(*, version: ModelVersion, path: str, sha256: str, actor:
             raise Conflict(_("An upload to “%(path)s” is under way.") % {"path": path})
         quotas.require_bytes(version.model.project_id, blob.size)
         file = version_add_file(version=version, path=path, blob=blob)
+        contribution_note(version, actor)
         audit.record(actor=actor, action="version.attach", obj=version, after={"path": path, "sha256": sha256})
     return file
 

@@ -174,7 +174,7 @@ def _made(version: ModelVersion, planned: PlannedVersion, content: Blobs, actor:
             words = {"name": planned.model, "why": error.message}
             raise ValidationFailed(_("The folder “%(name)s” cannot be a model: %(why)s") % words) from error
     metadata = {**version.metadata, "import": {**planned.origin, "upload": str(version.pk)}}
-    made = version_create(model=model, source=version.source, metadata=metadata, actor=actor)
+    made = version_create(model=model, source=version.source, metadata=metadata, taken_from=version, actor=actor)
     for path, blob in content.items():
         version_add_file(version=made, path=path, blob=blob)
     operation = version_submit(version=made, actor=actor)

@@ -137,6 +137,7 @@ def _handed_in(version: ModelVersion, file: VersionFile, report: ConversionRepor
                 metadata={**version.metadata, "import": origin},
                 metrics=version.metrics,
                 parent=version.parent,
+                taken_from=version,
                 actor=actor,
             )
             version_add_file(version=new, path=MODEL_FILE, blob=blob)

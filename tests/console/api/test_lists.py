@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -107,6 +108,8 @@ def test_filters_and_ranges(many: list[RegisteredModel], api: Callable[..., Any]
         ("page_size=%D9%A3", "page_size"),
         ("created_at__gte=yesterday", "created_at__gte"),
         ("created_at__gte=99999-01-01", "created_at__gte"),
+        ("created_at__gte=9999-12-31T23:59:59-23:59", "created_at__gte"),
+        ("created_at__lt=0001-01-01T00:00:00%2B23:59", "created_at__lt"),
         ("cursor=zzz", "cursor"),
         pytest.param("cursor=" + "A" * 3000, "cursor", id="long"),
     ],
@@ -119,6 +122,14 @@ def test_what_is_not_known_is_refused_by_name(
     problem = answer.json()
     assert problem["code"] == "validation_failed"
     assert problem["errors"][0]["parameter"] == parameter and "pointer" not in problem["errors"][0]
+
+
+@pytest.mark.parametrize("value", ["9999-12-31T23:59:59-23:59", "0001-01-01T00:00:00+23:59", "\\u0000", "x"])
+def test_an_invented_cursor_is_refused(many: list[RegisteredModel], api: Callable[..., Any], value: str) -> None:
+    document = f'["-created_at,-id",false,["{value}","{many[0].pk}"]]'
+    cursor = base64.urlsafe_b64encode(document.encode()).rstrip(b"=").decode()
+    answer = api("vera", "read").get(f"{MODELS}?ordering=-created_at,-id&cursor={cursor}")
+    assert (answer.status_code, answer.json()["errors"][0]["field"]) == (400, "cursor")
 
 
 def test_a_cursor_is_of_its_own_list_and_order(many: list[RegisteredModel], api: Callable[..., Any]) -> None:

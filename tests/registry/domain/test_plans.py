@@ -85,6 +85,14 @@ def test_everything_else_is_outside(wanted: DeploymentSpec) -> None:
     assert not inside_range(CANARY, wanted)
 
 
+def test_more_requests_for_a_shadow_are_outside() -> None:
+    applied = DeploymentSpec(routes=(route(1, 100), replace(route(2, 0, "shadow"), sample_percent=1.0)))
+    assert inside_range(applied, applied)
+    assert not inside_range(
+        applied, replace(applied, routes=(applied.routes[0], replace(applied.routes[1], sample_percent=100.0)))
+    )
+
+
 def test_nothing_is_inside_an_empty_spec() -> None:
     assert not inside_range(DeploymentSpec(), DeploymentSpec())
 

@@ -132,6 +132,72 @@ def test_who_made_the_token_of_the_uploader_cannot_approve(world: Any) -> None:
     review(world, approval, world.bob)
 
 
+def test_who_attached_a_known_file_to_the_version_cannot_approve(world: Any) -> None:
+    model = world.model("mlp")
+    world.ready(model, content=b"known")
+    version = versions.version_create(model=model, actor=world.actor(world.carol))
+    known = world.blob(b"known").sha256
+    versions.version_attach_blob(version=version, path="model.onnx", sha256=known, actor=world.actor(world.bob))
+    accept(version)
+    approval = request(world, model=model, spec=world.spec({"version": 2, "weight": 100}))
+    with pytest.raises(PermissionDenied, match="uploaded a version"):
+        review(world, approval, world.bob)
+    review(world, approval, world.alice)
+
+
+def test_who_sent_files_of_a_folder_that_was_taken_apart_cannot_approve(world: Any) -> None:
+    model = world.model("mlp")
+    folder = versions.version_create(model=model, actor=world.actor(world.carol))
+    uploads.upload_create(version=folder, path="mlp/1/model.onnx", length=1, actor=world.actor(world.bob))
+    folder.refresh_from_db()
+    made = versions.version_create(model=model, taken_from=folder, actor=world.actor(world.carol))
+    versions.version_add_file(version=made, path="model.onnx", blob=world.blob(b"x"))
+    accept(made)
+    # Anybody who publishes may write these facts; they must not decide who takes part.
+    versions.version_annotate(version=made, metadata={}, actor=world.actor(world.bob))
+    approval = request(world, model=model)
+    with pytest.raises(PermissionDenied, match="uploaded a version"):
+        review(world, approval, world.bob)
+    review(world, approval, world.alice)
+
+
+def test_who_held_a_key_with_which_a_file_was_sent_cannot_approve(world: Any) -> None:
+    from registry.domain.actors import Actor
+
+    token, _text = tokens.token_create(owner=world.robot, name="ci", scopes=["write"], actor=world.actor(world.alice))
+    version = versions.version_create(model=world.model("mlp"), actor=world.actor(world.carol))
+    robot = Actor.person(world.robot, token=token)
+    uploads.upload_create(version=version, path="extra.txt", length=1, actor=robot)
+    accept(version)
+    approval = request(world, model=version.model)
+    with pytest.raises(PermissionDenied, match="uploaded a version"):
+        review(world, approval, world.alice)
+    review(world, approval, world.bob)
+
+
+def test_who_renewed_the_key_of_the_uploader_cannot_approve(world: Any) -> None:
+    from registry.domain.actors import Actor
+
+    token, _text = tokens.token_create(owner=world.robot, name="ci", scopes=["write"], actor=world.actor(world.alice))
+    world.bob.site_role = "admin"
+    world.bob.save()
+    token, _text = tokens.token_rotate(token=token, actor=world.actor(world.bob))
+    model = world.model("mlp")
+    world.ready(model, actor=Actor.person(world.robot, token=token))
+    approval = request(world, model=model)
+    for user in (world.alice, world.bob):
+        with pytest.raises(PermissionDenied, match="uploaded a version"):
+            review(world, approval, user)
+
+
+def accept(version: Any) -> None:
+    from tests.registry.conftest import SIGNATURE
+
+    type(version).objects.filter(pk=version.pk).update(state=VersionState.VALIDATING)
+    version.refresh_from_db()
+    versions.version_accept(version=version, signature=SIGNATURE, format="onnx", manifest_digest="0" * 64, size=1)
+
+
 def test_service_accounts_and_the_system_never_approve(world: Any) -> None:
     from registry.domain.actors import Actor
 
@@ -254,3 +320,16 @@ def test_requests_expire(world: Any) -> None:
         review(world, late, world.bob)
     late.refresh_from_db()
     assert late.state == "expired"
+
+
+def test_rules_are_not_bypassed_once_the_time_is_over(world: Any) -> None:
+    world.production.environment.bypassers.add(world.bob)
+    late = request(world)
+    ApprovalRequest.objects.filter(pk=late.pk).update(expires_at=timezone.now() - timedelta(seconds=1))
+    with pytest.raises(Conflict, match="expired"):
+        approvals.approval_bypass(
+            approval=late, reason="It burns.", plan_digest=late.plan_digest, actor=world.actor(world.bob)
+        )
+    late.refresh_from_db()
+    assert late.state == "expired"
+    assert not Route.objects.exists()
