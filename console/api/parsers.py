@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping
 from typing import IO, Any
 
@@ -61,8 +62,7 @@ class BoundedJsonParser(JSONParser):
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     document = dict(pairs)
     if len(document) < len(pairs):
-        names = [name for name, _value in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+        twice = next(name for name, count in Counter(name for name, _value in pairs).items() if count > 1)
         raise ParseError(_("The JSON names “%(name)s” twice in one object.") % {"name": ascii(twice[:100])[1:-1]})
     return document
 

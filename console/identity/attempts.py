@@ -10,6 +10,7 @@ from redis.exceptions import RedisError
 from rest_framework.request import Request
 from rest_framework.throttling import BaseThrottle
 
+from console.middleware.client_ip import counted_address
 from console.middleware.request_context import facts_of
 from registry.errors import PermissionDenied
 
@@ -51,7 +52,7 @@ class AddressThrottle(BaseThrottle):
 
     def allow_request(self, request: Request, view: Any) -> bool:
         """Say whether this call is within the limit."""
-        return attempts(f"{self.name}:{facts_of(request._request).ip}") <= self.calls
+        return attempts(f"{self.name}:{counted_address(facts_of(request._request).ip)}") <= self.calls
 
     def wait(self) -> float:
         """Return the seconds after which to try again at the latest."""

@@ -1,4 +1,4 @@
-"""How often a password may be guessed: counted in the cache per name and address, and per address.
+"""How often a password may be guessed: counted in the cache per name and address, and per address (IPv6: per /64).
 
 The cache is a convenience: while it is down people sign in uncounted.
 """
@@ -20,6 +20,7 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from redis.exceptions import RedisError
 
+from console.middleware.client_ip import counted_address
 from console.middleware.request_context import facts_of
 
 log = logging.getLogger(__name__)
@@ -34,7 +35,8 @@ class LoginLimitMiddleware:
     """Answers 429 at the sign-in page once a name was tried too often from one address, or anything from there.
 
     A try counts before the password is looked at, so that many at once do not slip through; signing in resets the
-    name's count, so that only wrong passwords add up. Another address may still sign in to the same account.
+    name's count, so that only wrong passwords add up. Another address may still sign in to the same account. Whoever is
+    signed in tries nothing: they are sent on, whatever password they give.
     """
 
     sync_capable = True
@@ -50,13 +52,13 @@ class LoginLimitMiddleware:
     def __call__(self, request: HttpRequest) -> HttpResponseBase | Awaitable[HttpResponseBase]:
         if self.is_async:
             return self._call_async(request)
-        if not self._is_try(request):
+        if not self._is_try(request) or request.user.is_authenticated:
             return self._answer(request)
         refusal = _refusal(request)
         return refusal if refusal is not None else _settle(request, self._answer(request))
 
     async def _call_async(self, request: HttpRequest) -> HttpResponseBase:
-        if not self._is_try(request):
+        if not self._is_try(request) or (await request.auser()).is_authenticated:
             return await self._answer_async(request)
         refusal = await sync_to_async(_refusal)(request)
         if refusal is not None:
@@ -115,12 +117,12 @@ def _limits(request: HttpRequest) -> list[tuple[str, int]]:
 
 def _name_key(request: HttpRequest) -> str:
     name = request.POST.get("login", "")[:_LONGEST_NAME].strip().casefold()
-    digest = hashlib.sha256(f"{facts_of(request).ip}\n{name}".encode(errors="replace")).hexdigest()
+    digest = hashlib.sha256(f"{counted_address(facts_of(request).ip)}\n{name}".encode(errors="replace")).hexdigest()
     return f"login:name:{digest}"
 
 
 def _address_key(request: HttpRequest) -> str:
-    return f"login:address:{facts_of(request).ip}"
+    return f"login:address:{counted_address(facts_of(request).ip)}"
 
 
 def _count(key: str) -> int:

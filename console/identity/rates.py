@@ -15,6 +15,7 @@ from rest_framework.request import Request
 from rest_framework.throttling import BaseThrottle
 
 from console.identity.attempts import attempts
+from console.middleware.client_ip import counted_address
 from console.middleware.request_context import facts_of
 
 MINUTE = 60
@@ -74,4 +75,4 @@ def _caller(request: Request) -> str:
     for one in (request.auth, request.user):
         if getattr(one, "pk", None):
             return f"{type(one).__name__}:{one.pk}"
-    return f"address:{facts_of(request._request).ip}"
+    return f"address:{counted_address(facts_of(request._request).ip)}"

@@ -27,6 +27,14 @@ def client_ip(peer: str | None, forwarded_for: str, trusted: Sequence[Network]) 
     return str(address)
 
 
+def counted_address(address: str | None) -> str:
+    """Return under what the tries of an address are counted: of IPv6 the /64, all of which one caller may have."""
+    parsed = _address(address)
+    if isinstance(parsed, ipaddress.IPv6Address):
+        return str(ipaddress.IPv6Network((parsed, 64), strict=False).network_address)
+    return str(parsed)
+
+
 def is_loopback(address: str | None) -> bool:
     """Return whether the address is this machine's own."""
     parsed = _address(address)

@@ -4,15 +4,14 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('registry', '0029_scim_groups'),
+        ("registry", "0029_scim_groups"),
     ]
 
     operations = [
         migrations.AddField(
-            model_name='modelversion',
-            name='contributors',
+            model_name="modelversion",
+            name="contributors",
             field=models.JSONField(blank=True, default=list),
         ),
     ]

@@ -237,7 +237,7 @@ def _parts(approval: ApprovalRequest) -> tuple[list[ModelVersion], list[ConfigRe
 
 
 def _holders(token_ids: Iterable[uuid.UUID | None]) -> set[uuid.UUID]:
-    """Return who may hold the secrets of tokens: their owners, those who made them, and those who gave them new ones."""
+    """Return who may hold the secrets of tokens: their owners, and those who made or renewed them."""
     ids = {token_id for token_id in token_ids if token_id is not None}
     if not ids:
         return set()

@@ -93,13 +93,14 @@ def _verified(assertion: str, now: datetime) -> tuple[Issuer, dict[str, Any]]:
     try:
         header = jwt.get_unverified_header(assertion)
         named = jwt.decode(assertion, options={"verify_signature": False}).get("iss")
-    except jwt.InvalidTokenError:
+    except (jwt.InvalidTokenError, ValueError, RecursionError):  # also parts that are nested without end
         raise InvalidToken(_("This is no JSON Web Token.")) from None
     algorithm, kid = header.get("alg"), header.get("kid")
     if algorithm not in domain.ALGORITHMS or not isinstance(kid, str):
         raise InvalidToken(_("The token must be signed with RS256 or ES256 and name its key."))
-    known = isinstance(named, str) and "\x00" not in named
-    issuer = Issuer.objects.filter(url=named, is_enabled=True).first() if known else None
+    # What is no such text is no address either, and nothing that the database could look for.
+    is_text = isinstance(named, str) and named.isascii() and named.isprintable()
+    issuer = Issuer.objects.filter(url=named, is_enabled=True).first() if is_text else None
     if issuer is None:
         raise InvalidToken(_("The issuer of the token is not on the site's list."))
     key = key_of(issuer, kid, now=now)

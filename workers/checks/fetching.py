@@ -72,12 +72,17 @@ def fetch_version(operation: Operation, lease: Lease) -> Mapping[str, Any]:
 
 
 def _actor(operation: Operation) -> Actor:
-    """Whoever asked, with the rights of now."""
-    token = operation.params.get("token")
+    """Whoever asked, with the rights of now; of a key these are gone when it was revoked, not when it ran out."""
+    token_id = operation.params.get("token")
     user = User.objects.filter(pk=str(operation.actor_id)).first()
     if user is None:
         raise ValidationFailed(_("Whoever asked for this has no account any more."))
-    return Actor.person(user, token=ApiToken.objects.filter(pk=str(token)).first() if token else None)
+    if not token_id:
+        return Actor.person(user)
+    token = ApiToken.objects.filter(pk=str(token_id), revoked_at=None).first()
+    if token is None:
+        raise ValidationFailed(_("The key with which this was asked for was revoked."))
+    return Actor.person(user, token=token)
 
 
 class _Fetch:

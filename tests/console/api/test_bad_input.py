@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from typing import Any
 
@@ -66,6 +67,12 @@ def test_a_chunked_body_stops_at_the_limit(settings: Any) -> None:
 
     with pytest.raises(RequestDataTooBig):
         BoundedJsonParser().parse(Stream())  # type: ignore[arg-type]
+
+
+def test_a_name_that_comes_twice_among_very_many_is_found() -> None:
+    names = ",".join(f'"{number}":1' for number in range(200_000))
+    with pytest.raises(ParseError, match="names “7” twice"):
+        BoundedJsonParser().parse(io.BytesIO(f'{{{names},"7":1}}'.encode()))
 
 
 def test_refusals_are_the_parsers_own() -> None:

@@ -101,6 +101,13 @@ def _header(assertion: str, **change: Any) -> str:
     return base64.urlsafe_b64encode(json.dumps(known | change).encode()).rstrip(b"=").decode() + "." + rest
 
 
+def _nested(assertion: str, part: int) -> str:
+    """The token with a part that is nested deeper than anybody can read."""
+    parts = assertion.split(".")
+    parts[part] = base64.urlsafe_b64encode(b'{"a": ' + b"[" * 8000).rstrip(b"=").decode()
+    return ".".join(parts)
+
+
 BAD: dict[str, Callable[[TestIssuer], str]] = {
     "no token": lambda issuer: "rubbish",
     "empty": lambda issuer: "",
@@ -132,6 +139,9 @@ BAD: dict[str, Callable[[TestIssuer], str]] = {
         algorithm="ES256",
         headers={"jwk": {}, "jku": "http://127.0.0.1/x", "kid": "ec"},
     ),
+    "nested header": lambda issuer: _nested(issuer.token(audience(), GITHUB), 0),
+    "nested claims": lambda issuer: _nested(issuer.token(audience(), GITHUB), 1),
+    "half a character": lambda issuer: issuer.token(audience(), GITHUB, iss="https://a\ud800"),
     "huge": lambda issuer: issuer.token(audience(), {**GITHUB, "padding": "x" * 20_000}),
 }
 OTHER = ec.generate_private_key(ec.SECP256R1())

@@ -20,6 +20,7 @@ from registry.domain.actors import Actor
 from registry.domain.import_sources import source_problem
 from registry.errors import Conflict, Immutable, PermissionDenied, ValidationFailed
 from registry.models import Blob, ModelVersion, Operation, Transition, VersionFile
+from registry.services import tokens
 from registry.services.fetching import fetches_collect, version_fetch
 from registry.services.operations import operation_cancel
 from tests.workers import factories
@@ -314,6 +315,23 @@ def test_who_may_not(settings: Any) -> None:
     stranger = Actor.person(User.objects.create(username="stranger"))
     with pytest.raises(PermissionDenied):
         version_fetch(version=version, address=address, actor=stranger)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_key_that_was_revoked_meanwhile_submits_nothing(origin: str, settings: Any) -> None:
+    settings.IMPORT_SOURCES = [f"{origin}/m/"]
+    version = factories.make_version(factories.make_model(), {}, state="uploading")
+    token, _text = tokens.token_create(
+        owner=version.author, name="x", scopes=["write"], actor=Actor.person(version.author)
+    )
+    actor = Actor.person(version.author, token=token)
+    operation = version_fetch(version=version, address=f"{origin}/m/model.onnx", actor=actor)
+    tokens.token_revoke(token=token, actor=actor)
+    work_on(operation.pk)
+    operation.refresh_from_db()
+    assert (operation.state, "was revoked" in operation.error["message"]) == ("failed", True)
+    version.refresh_from_db()
+    assert (version.state, version.files.count()) == ("uploading", 0)
 
 
 @pytest.mark.parametrize(
