@@ -278,14 +278,14 @@ class RunningConsole:
 
     def stop(self) -> None:
         self._server.should_exit = True
-        self._thread.join(20)
+        self._thread.join(60)
         self._socket.close()
         assert not self._thread.is_alive()
 
     def client(self, token: str | None = None, **headers: str) -> httpx2.Client:
         if token is not None:
             headers["Authorization"] = f"Bearer {token}"
-        return httpx2.Client(base_url=self.url, headers=headers, timeout=20, trust_env=False)
+        return httpx2.Client(base_url=self.url, headers=headers, timeout=60, trust_env=False)
 
 
 @contextmanager
@@ -303,7 +303,7 @@ def in_threads(count: int, work: Callable[[int], Any]) -> list[Any]:
     start, answers = threading.Barrier(count), [None] * count
 
     def one(index: int) -> None:
-        start.wait(20)
+        start.wait(60)
         answers[index] = work(index)
 
     threads = [threading.Thread(target=one, args=(index,)) for index in range(count)]
@@ -338,7 +338,7 @@ class ConsoleProcess:
         command += ["--http", "console.middleware.http_protocol:BoundedProtocol"]
         options = ["--port", str(self.port), "--log-level", "warning", "--timeout-graceful-shutdown", "3"]
         self._process = subprocess.Popen([*command, *options], env=self.environment)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         with self.client() as client:
             while True:
                 assert self._process.poll() is None
@@ -376,7 +376,7 @@ class ConsoleProcess:
     def client(self, token: str | None = None, **headers: str) -> httpx2.Client:
         if token is not None:
             headers["Authorization"] = f"Bearer {token}"
-        return httpx2.Client(base_url=self.url, headers=headers, timeout=20, trust_env=False)
+        return httpx2.Client(base_url=self.url, headers=headers, timeout=60, trust_env=False)
 
 
 @pytest.fixture

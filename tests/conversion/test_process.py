@@ -169,7 +169,7 @@ def test_it_ends_with_the_process_that_asked(tmp_path: Path) -> None:
         ended = os.pidfd_open(child)
         parent.send_signal(signal.SIGKILL)
         parent.wait(30)
-        assert select.select([ended], [], [], 10)[0], "the conversion outlives who asked for it"
+        assert select.select([ended], [], [], 60)[0], "the conversion outlives who asked for it"
         os.close(ended)
     finally:
         parent.kill()

@@ -26,7 +26,7 @@ def _supervised(tmp_path: Path, code: str, **changes: object) -> tuple[Supervise
 
 
 async def _until(condition: object) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not condition():  # type: ignore[operator]
             await asyncio.sleep(0.02)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -77,7 +78,10 @@ def test_fifty_streams_hold_no_connection_and_a_page_still_loads(
         assert {stream.response.status for stream in streams} == {200}
         for stream in streams:
             assert stream.next("fragment")["html"] == "<h1>viewer</h1>"
-        assert database_connections() <= 3
+        deadline = time.monotonic() + 30
+        while (held := database_connections()) > 3:  # PostgreSQL ends a process after its connection
+            assert time.monotonic() < deadline, held
+            time.sleep(0.05)
         with console.client(shared_cast.token("bob")) as client:
             assert client.get("/api/v1/me/").json()["username"] == "bob"
             assert client.get("/readyz").status_code == 200

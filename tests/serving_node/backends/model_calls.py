@@ -14,7 +14,7 @@ from serving_node.core.tensor import Tensor
 from serving_node.scheduling.model_loader import load_served_model
 from serving_node.scheduling.served_model import ServedModel
 
-DEADLINE = 20.0
+DEADLINE = 60.0
 
 
 async def load(

@@ -248,7 +248,7 @@ async def test_the_longest_unused_makes_room(tmp_path: Path) -> None:
 
 
 async def test_what_works_or_is_kept_does_not_leave(tmp_path: Path) -> None:
-    node = budget(tmp_path, 35, wait_seconds=0.3)
+    node = budget(tmp_path, 35, wait_seconds=1.5)
     node.add("kept", config='parameters { key: "flotilla.keep_loaded" value { string_value: "true" } }')
     node.add("talks", config="max_batch_size: 1 sequence_batching { max_sequence_idle_microseconds: 60000000 }")
     for name in ("busy", "more"):
@@ -259,7 +259,7 @@ async def test_what_works_or_is_kept_does_not_leave(tmp_path: Path) -> None:
     node.scheduler(node.served("busy")).inflight = 1
     node.ask("more", "first")
     await node.until(lambda: bool(node.answers))
-    assert node.errors() == ["model 'more' was not loaded within 0.3 seconds"]
+    assert node.errors() == ["model 'more' was not loaded within 1.5 seconds"]
     assert node.loaded() == {"kept", "busy", "talks"}
     await node.until(lambda: not node.models._tasks)
     node.now = 5.0

@@ -36,7 +36,7 @@ def store(tmp_path: Path) -> Iterator[ValkeyProcess]:
 
 
 def options(store: ValkeyProcess, **changes: Any) -> RedisOptions:
-    values: dict[str, Any] = {"password": PASSWORD, "deadline_seconds": 2.0, **changes}
+    values: dict[str, Any] = {"password": PASSWORD, "deadline_seconds": DEADLINE, **changes}
     return RedisOptions("127.0.0.1", store.port, **values)
 
 
@@ -127,8 +127,9 @@ async def test_a_server_that_was_never_there_costs_no_request(store: ValkeyProce
 
 async def test_a_server_that_hangs_in_the_middle_is_waited_for_once(store: ValkeyProcess) -> None:
     store.start()
-    cache = RedisCache(options(store, deadline_seconds=0.1))
-    await insert(cache, answer())
+    patient, cache = RedisCache(options(store)), RedisCache(options(store, deadline_seconds=0.1))
+    await insert(patient, answer())
+    await patient.close()
     store.signal(signal.SIGSTOP)
     loop = asyncio.get_running_loop()
     asked = [loop.create_future() for _ in range(30)]
@@ -204,7 +205,7 @@ async def test_it_speaks_tls_to_a_server_whose_certificate_is_good(store: Valkey
 
     proxy = await asyncio.start_server(forward, "127.0.0.1", 0, ssl=context)
     port = proxy.sockets[0].getsockname()[1]
-    given = {"password": PASSWORD, "deadline_seconds": 5.0, "tls": True, "cacert": str(authority.file)}
+    given = {"password": PASSWORD, "deadline_seconds": DEADLINE, "tls": True, "cacert": str(authority.file)}
     good = RedisCache(RedisOptions("127.0.0.1", port, sni="cache.example", **given))  # type: ignore[arg-type]
     await insert(good, answer())
     assert await look_up(good) is not None

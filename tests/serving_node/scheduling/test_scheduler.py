@@ -200,7 +200,7 @@ async def test_cancelled_while_running_is_answered_once(start: Start, gates: lis
 
 
 async def test_queue_timeout_fires_while_the_instance_is_busy(start: Start, gates: list[Gate]) -> None:
-    level = QueuePolicy(default_timeout_ns=20_000_000)
+    level = QueuePolicy(default_timeout_ns=500_000_000)
     scheduler, client = start(BatchPolicy(4, levels=(level,))), Client()
     scheduler.submit(client.request("a"))
     await gates[0].entered()
@@ -215,7 +215,7 @@ async def test_queue_timeout_fires_while_the_instance_is_busy(start: Start, gate
 
 
 async def test_queue_delay_runs_a_small_batch_by_timer(start: Start, gates: list[Gate]) -> None:
-    scheduler, client = start(BatchPolicy(4, max_queue_delay_ns=20_000_000)), Client()
+    scheduler, client = start(BatchPolicy(4, max_queue_delay_ns=300_000_000)), Client()
     gates[0].let.release()
     scheduler.submit(client.request("a"))
     await asyncio.sleep(0)

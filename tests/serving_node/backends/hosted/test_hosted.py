@@ -186,13 +186,15 @@ async def test_a_worker_runs_where_its_host_policy_says(models: Models) -> None:
 
 
 @pytest.mark.usefixtures("probe")
-async def test_every_instance_has_a_process_and_the_opening_one_is_used(models: Models, tmp_path: Path) -> None:
+async def test_every_instance_has_a_process_and_the_opening_one_is_used(
+    models: Models, tmp_path: Path, until: Callable[..., Any]
+) -> None:
     diary = tmp_path / "diary"
     model = await models.load(PROBE + " instance_group [ { count: 3 } ]" + parameter("diary", str(diary)))
     assert len(set(pids(model))) == 3
-    assert workers() == set(pids(model))
+    await until(lambda: workers() == set(pids(model)))
     await model.close(5)
-    assert not workers()
+    await until(lambda: not workers())
     assert sorted(diary.read_text().split("\n")) == ["", *["instance closed"] * 3, *["model closed"] * 3]
 
 
@@ -202,7 +204,7 @@ async def test_instances_that_share_live_in_one_process_and_return_to_one(
 ) -> None:
     model = await models.load(PROBE + " instance_group [ { count: 3 } ]" + parameter("shares", "true"))
     (before,) = set(pids(model))
-    assert workers() == {before}
+    await until(lambda: workers() == {before})
     assert (await ask(models, model, parameters={"do": "die"}).error()).message.startswith("the worker process of")
 
     def all_back() -> bool:
@@ -210,14 +212,16 @@ async def test_instances_that_share_live_in_one_process_and_return_to_one(
 
     await until(all_back)
     (after,) = set(pids(model))
-    assert after != before and workers() == {after}
+    assert after != before
+    await until(lambda: workers() == {after})
     assert (await seen(models, model))["pid"] == after
 
 
 @pytest.mark.usefixtures("probe")
 async def test_fewer_instances_are_fewer_processes(models: Models, until: Callable[..., Any]) -> None:
     model = await models.load(PROBE + " instance_group [ { count: 2 } ]")
-    assert len(workers()) == 2 and model.resize is not None
+    await until(lambda: len(workers()) == 2)
+    assert model.resize is not None
     await model.resize(parse_pbtxt(PROBE))
     await until(lambda: len(workers()) == 1)
     assert workers() == set(pids(model))
@@ -234,12 +238,12 @@ async def test_fewer_instances_are_fewer_processes(models: Models, until: Callab
     ],
 )
 async def test_a_load_that_fails_says_why_and_leaves_nothing(
-    models: Models, what: str, how: str, sentence: str
+    models: Models, until: Callable[..., Any], what: str, how: str, sentence: str
 ) -> None:
     with pytest.raises(InferenceError) as refused:
         await models.load(PROBE + parameter(what, how))
     assert refused.value.message == sentence
-    assert not workers()
+    await until(lambda: not workers())
 
 
 @pytest.mark.usefixtures("probe")
@@ -256,8 +260,8 @@ async def test_a_worker_that_dies_fails_its_batch_and_is_replaced(models: Models
     assert "python.worker_died" in events and "python.worker_restarted" in events
 
 
-async def test_what_starts_processes_itself_is_not_hosted_again(models: Models) -> None:
+async def test_what_starts_processes_itself_is_not_hosted_again(models: Models, until: Callable[..., Any]) -> None:
     file = b"class TritonPythonModel:\n    def execute(self, requests):\n        return []\n"
     model = await models.load('backend: "python"' + parameter("flotilla.host", "process"), files={"model.py": file})
-    assert not workers()
+    await until(lambda: not workers())
     assert model.ready()

@@ -20,7 +20,7 @@ from serving_node.scheduling.host_policies import HostPolicies
 from serving_node.scheduling.model_loader import load_served_model
 from serving_node.scheduling.served_model import ServedModel
 
-DEADLINE = 30.0
+DEADLINE = 60.0
 
 _CONFIG = """
 backend: "python"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -191,7 +192,9 @@ async def test_a_file_that_cannot_be_imported_is_a_load_error(models: Models, so
     assert caught.value.message.startswith(text) and caught.value.code is ErrorCode.INTERNAL
 
 
-async def test_a_failing_initialize_is_a_load_error_and_its_process_ends(models: Models) -> None:
+async def test_a_failing_initialize_is_a_load_error_and_its_process_ends(
+    models: Models, until: Callable[..., Any]
+) -> None:
     body = """
     def initialize(self, args):
         open(args["model_repository"] + "/pid", "w").write(str(os.getpid()))
@@ -200,7 +203,7 @@ async def test_a_failing_initialize_is_a_load_error_and_its_process_ends(models:
     with pytest.raises(InferenceError, match=r"^RuntimeError: no good\n\nAt:\n  .*model.py.9.: initialize\n$"):
         await models.load(body)
     pid = (models.folder / "m" / "pid").read_text()
-    assert not Path(f"/proc/{pid}").exists()
+    await until(lambda: not Path(f"/proc/{pid}").exists())
 
 
 async def test_a_process_that_ends_in_initialize_is_a_load_error(models: Models) -> None:

@@ -46,7 +46,9 @@ def pid_of(model: ServedModel) -> int:
     return worker.link.process.pid
 
 
-async def test_the_batch_of_a_process_that_dies_fails_and_the_next_one_runs(models: Models) -> None:
+async def test_the_batch_of_a_process_that_dies_fails_and_the_next_one_runs(
+    models: Models, until: Callable[..., Any]
+) -> None:
     model = await models.load(ECHO)
     assert (await models.ask(model, [1]).array()).tolist() == [1]
     before = pid_of(model)
@@ -55,7 +57,7 @@ async def test_the_batch_of_a_process_that_dies_fails_and_the_next_one_runs(mode
     assert not model.ready()
     assert (await waits.array()).tolist() == [2]
     assert model.ready() and pid_of(model) != before
-    assert not Path(f"/proc/{before}").exists()
+    await until(lambda: not Path(f"/proc/{before}").exists())
 
 
 async def test_a_death_between_requests_is_noticed_at_once(models: Models, until: Callable[..., Any]) -> None:

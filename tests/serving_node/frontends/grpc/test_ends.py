@@ -57,7 +57,7 @@ def test_a_client_without_calls_is_left_alone_by_default(dataplane: Any, loop_th
 
 
 def test_an_old_connection_is_retired(dataplane: Any, loop_thread: Any) -> None:
-    policy = KeepAlivePolicy(max_age_seconds=0.2, max_age_grace_seconds=0.5)
+    policy = KeepAlivePolicy(max_age_seconds=1.0, max_age_grace_seconds=1.0)
     with serving(dataplane, loop_thread, limits=GrpcLimits(keep_alive=policy)) as port, RawClient(port) as client:
         client.send(call_frames(client, 1, "hold"))
         frames = client.until_closed()
@@ -173,7 +173,8 @@ def test_a_stopping_node_refuses_infer_and_finishes_what_runs(
 def test_the_deadline_of_a_stream_cancels_all_its_requests(dataplane: Any, loop_thread: Any) -> None:
     feed = Feed()
     with serving(dataplane, loop_thread) as port, grpc.insecure_channel(f"localhost:{port}") as channel:
-        responses = stream_method(channel)(iter(feed), timeout=1.0)
+        grpc.channel_ready_future(channel).result(30)
+        responses = stream_method(channel)(iter(feed), timeout=1.5)
         for request_id in "12":
             feed.put(raw_request(b"a", "hold", request_id))
         requests = dataplane.wait_for(2)
@@ -188,7 +189,7 @@ def test_the_deadline_of_a_stream_cancels_all_its_requests(dataplane: Any, loop_
 
 @pytest.mark.parametrize(
     ("timeout", "status"),
-    [("0n", ("4", "Deadline Exceeded")), ("1S", ("0", "")), ("soon", ("13", "malformed grpc-timeout"))],
+    [("0n", ("4", "Deadline Exceeded")), ("60S", ("0", "")), ("soon", ("13", "malformed grpc-timeout"))],
 )
 def test_deadlines_that_are_over_or_make_no_sense(
     dataplane: Any, loop_thread: Any, timeout: str, status: tuple[str, str]

@@ -328,7 +328,8 @@ def test_client_cancellation_cancels_the_request(channel: grpc.Channel, dataplan
 
 
 def test_client_deadline_cancels_the_request(channel: grpc.Channel, dataplane: Any, loop_thread: Any) -> None:
-    future = infer_method(channel).future(raw_request(b"abc", "hold"), timeout=0.5)
+    grpc.channel_ready_future(channel).result(30)
+    future = infer_method(channel).future(raw_request(b"abc", "hold"), timeout=1.5)
     (request,) = dataplane.wait_for(1)
     assert request.deadline_ns > 0
     cancelled = threading.Event()
