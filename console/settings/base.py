@@ -275,6 +275,14 @@ STAGING_FREE_BYTES = env.integer("FLOTILLA_STAGING_FREE_BYTES", 1024**3)
 SANDBOX = env.flag("FLOTILLA_SANDBOX", True)
 SANDBOX_MEMORY_BYTES = env.integer("FLOTILLA_SANDBOX_MEMORY_BYTES", 4 * 1024**3)
 SANDBOX_SECONDS = env.integer("FLOTILLA_SANDBOX_SECONDS", 300)
+# Where packages of Python models come from for it: an index, a folder of wheels, "none"; empty: pip's usual index.
+PACKAGE_INDEX = env.text("FLOTILLA_PACKAGE_INDEX", "").strip()
+PACKAGE_BYTES = env.integer("FLOTILLA_PACKAGE_BYTES", 20 * 1024**3)
+# How the network is reached; whatever fetches packages is told nothing else.
+PACKAGE_ENVIRONMENT = env.present(
+    *("PATH", "HOME", "LANG", "LD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE"),
+    *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"),
+)
 # Most bytes of all files of a version together; 0: as many as the project has room for.
 MAX_VERSION_BYTES = env.integer("FLOTILLA_MAX_VERSION_BYTES", 0)
 # What keyless signatures are verified with, offline: a Sigstore trusted root.

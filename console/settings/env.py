@@ -46,3 +46,8 @@ def integer(name: str, default: int) -> int:
 def words(name: str, default: str = "") -> list[str]:
     """Return a comma-separated list without empty members."""
     return [word.strip() for word in text(name, default).split(",") if word.strip()]
+
+
+def present(*names: str) -> dict[str, str]:
+    """Return those of some variables that are set."""
+    return {name: os.environ[name] for name in names if name in os.environ}  # noqa: TID251

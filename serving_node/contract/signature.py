@@ -29,6 +29,8 @@ class ModelSignature(Message):
     ``max_batch_size``: the largest first dimension that the file allows (TensorRT engines are built for one, 0: for
     none); None: the file sets no limit. ``optional_inputs`` have a value in the file, which a request may replace.
     ``has_rows`` False: the file tells that its dynamic first dimensions are not one and the same (exported programs).
+    ``is_declared``: no file tells it, but a config or code does: what clients send and get, without the controls and
+    states that the server adds.
     """
 
     inputs: tuple[TensorSignature, ...]
@@ -36,6 +38,7 @@ class ModelSignature(Message):
     max_batch_size: int | None = None
     optional_inputs: tuple[TensorSignature, ...] = ()
     has_rows: bool = True
+    is_declared: bool = False
 
     @property
     def is_batchable(self) -> bool:

@@ -16,7 +16,7 @@ from workers.checks.unopened import signature_in
 from workers.checks.verdicts import NeverRun, VersionRejected, check
 from workers.locks.leases import Lease
 from workers.sandbox import SandboxUnavailable
-from workers.scratch import ScratchFailed, Trial, is_missing, run_trial
+from workers.scratch import PackagesMissing, ScratchFailed, Trial, is_missing, run_trial
 
 DESCRIBED = frozenset({"pt2", "python"})
 """Formats of which a node learns by loading them; TorchScript and plain modules tell neither types nor shapes."""
@@ -51,13 +51,14 @@ def describe(version: ModelVersion, format: str, config: ModelConfig, lease: Lea
     """
     if not settings.SANDBOX:
         raise Undescribed(_("Nothing is run in a sandbox here (FLOTILLA_SANDBOX)."))
-    if version.files.filter(path="requirements.txt").exists():
-        raise Undescribed(_("It needs packages that are fetched from an index, and the sandbox has no network."))
     shown = config if format == "python" else ModelConfig(backend=config.backend, platform=config.platform)
     try:
         report = run_trial(version, Trial(shown), lambda: lease.is_lost)
     except SandboxUnavailable as error:
         raise Undescribed(str(error)) from error
+    except PackagesMissing as error:
+        lease.check()
+        raise Undescribed(str(error), log=error.log) from error
     except ScratchFailed as error:
         lease.check()
         raise Undescribed(str(error), log=error.log, ran=True) from error
@@ -69,7 +70,7 @@ def describe(version: ModelVersion, format: str, config: ModelConfig, lease: Lea
         completed = parse_json(report.config)
         if not completed.input or not completed.output:
             raise Undescribed(_("Its code names no inputs or no outputs."), log=report.log, ran=True)
-        return Description(_signature(completed), completed, report.log)
+        return Description(_signature(completed, format), completed, report.log)
     except ContractError as error:
         text = _("The scratch node made no good config: %(why)s") % {"why": error.message}
         raise Undescribed(text, log=report.log, ran=True) from error
@@ -123,7 +124,8 @@ def filled_in(config: ModelConfig, completed: ModelConfig) -> ModelConfig:
     return result
 
 
-def _signature(completed: ModelConfig) -> ModelSignature:
+def _signature(completed: ModelConfig, format: str) -> ModelSignature:
     signature = signature_in(completed)
     # a model that does not batch, though each first dimension is dynamic
-    return dataclasses.replace(signature, has_rows=completed.max_batch_size > 0 or not signature.is_batchable)
+    has_rows = completed.max_batch_size > 0 or not signature.is_batchable
+    return dataclasses.replace(signature, has_rows=has_rows, is_declared=format == "python")

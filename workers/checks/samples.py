@@ -1,4 +1,4 @@
-"""What a scratch node is asked: samples that came with the version, else made-up tensors."""
+"""What a scratch node is asked: samples that somebody gave, else made-up tensors."""
 
 from __future__ import annotations
 
@@ -10,92 +10,117 @@ from typing import Any
 from django.utils.translation import gettext as _
 
 from registry.domain.measurements import MAX_REQUEST_BYTES, input_shapes, request_bytes
-from registry.models import ModelVersion
-from registry.storage import artifact_store
+from registry.domain.sample_inputs import Sample
 from serving_node.contract.model_config import ModelConfig
 from serving_node.contract.signature import ModelSignature
 from workers.checks.unopened import signature_in
-from workers.checks.verdicts import CheckFailed
 from workers.node_client.made_requests import made_request
-from workers.scratch import Request
+from workers.scratch import Request, Round
 
-SAMPLES_FILE = "sample_inputs.json"
-MAX_SAMPLE_BYTES = 1 << 20
-MAX_SAMPLES = 16
 _BINARY: Mapping[str, Any] = {"binary_data_output": True}
-_SEQUENCE: Mapping[str, Any] = {"sequence_id": 1, "sequence_start": True, "sequence_end": True}
+# How a sequence is tried: its first request, one within, its last.
+_STEPS: tuple[Mapping[str, Any], ...] = ({"sequence_start": True}, {}, {"sequence_end": True})
 _PROFILE_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request and how many rows it has, None where only the sender knows."""
+    """A request, what it is called, and how many rows it has, None where only the sender knows."""
 
+    name: str
     request: Request
     rows: int | None
 
 
-def sample_requests(version: ModelVersion) -> list[Asked]:
-    """Return the requests in the version's ``sample_inputs.json``: one v2 inference request, or a list of them.
-
-    Raises:
-        CheckFailed: the file holds something else.
-        StorageFailed: it cannot be read.
-    """
-    file = version.files.select_related("blob").filter(path=SAMPLES_FILE).first()
-    if file is None:
-        return []
-    if file.blob.size > MAX_SAMPLE_BYTES:
-        raise CheckFailed(_("%(name)s is larger than 1 MiB.") % {"name": SAMPLES_FILE})
-    try:
-        document = json.loads(b"".join(artifact_store().open_range(file.blob.sha256)))
-    except (ValueError, RecursionError) as error:
-        raise CheckFailed(_("%(name)s is no JSON: %(why)s") % {"name": SAMPLES_FILE, "why": error}) from error
-    samples = document if isinstance(document, list) else [document]
-    if not 1 <= len(samples) <= MAX_SAMPLES or not all(_is_request(sample) for sample in samples):
-        text = _("%(name)s must hold 1 to %(most)d requests with a list “inputs” each.")
-        raise CheckFailed(text % {"name": SAMPLES_FILE, "most": MAX_SAMPLES})
-    return [
-        Asked(Request(json.dumps({**sample, "parameters": _parameters(sample)}).encode()), None) for sample in samples
+def asked_of(sample: Sample) -> Asked:
+    """Return a sample as it is sent, with what is expected of it."""
+    inputs = [
+        {
+            "name": one.name,
+            "datatype": one.datatype,
+            "shape": list(one.shape),
+            "parameters": {"binary_data_size": len(one.data)},
+        }
+        for one in sample.inputs
     ]
+    parameters = {**sample.head.get("parameters", {}), **_BINARY}
+    head = json.dumps({**sample.head, "inputs": inputs, "parameters": parameters}).encode()
+    body = b"".join([head, *(one.data for one in sample.inputs)])
+    return Asked(sample.name, Request(body, len(head), _expected(sample)), None)
 
 
-def _is_request(sample: Any) -> bool:
-    return isinstance(sample, dict) and isinstance(sample.get("inputs"), list) and bool(sample["inputs"])
-
-
-def _parameters(sample: Mapping[str, Any]) -> dict[str, Any]:
-    given = sample.get("parameters")
-    return {**_BINARY, **(given if isinstance(given, dict) else {})}
+def _expected(sample: Sample) -> bytes:
+    if not sample.expected:
+        return b""
+    outputs = [
+        {
+            "name": one.tensor.name,
+            "datatype": one.tensor.datatype,
+            "shape": list(one.tensor.shape),
+            "size": len(one.tensor.data),
+            "absolute": one.absolute,
+            "relative": one.relative,
+        }
+        for one in sample.expected
+    ]
+    return b"".join([json.dumps(outputs).encode(), b"\n", *(one.tensor.data for one in sample.expected)])
 
 
 def made_up_requests(config: ModelConfig) -> list[Asked]:
     """Return a request of one row, and one of two where the config batches: eighths, 0 and 1, short texts.
 
-    Sizes that are dynamic are those of the config's first warm-up, else 1.
+    Of a model of sequences it is one sequence: begin, middle and end. Sizes that are dynamic are those of the config's
+    first warm-up, else 1.
     """
     signature = signature_in(config)
+    if not _is_sendable(signature, config, 1):
+        return []
+    if _is_sequence(config):
+        names = (_("sequence, start"), _("sequence, middle"), _("sequence, end"))
+        steps = zip(names, _sequence(signature, config, 1), strict=True)
+        return [Asked(name, request, _rows(config, 1)) for name, request in steps]
     batches = (1, 2) if config.max_batch_size > 1 else (1,)
-    return [_made(signature, config, batch) for batch in batches if _is_sendable(signature, config, batch)]
+    return [
+        Asked(_("batch of %(rows)d") % {"rows": batch}, _made(signature, config, batch, {}), _rows(config, batch))
+        for batch in batches
+        if _is_sendable(signature, config, batch)
+    ]
 
 
-def profile_requests(config: ModelConfig) -> list[Request]:
-    """Return what is profiled: batch size 1, and the config's largest where one such request may be sent."""
+def profile_rounds(config: ModelConfig) -> list[Round]:
+    """Return what is profiled: batch size 1, and the config's largest where one such request may be sent.
+
+    Of a model of sequences it is one short sequence after the other, which never batch by themselves.
+    """
     signature = signature_in(config)
+    if _is_sequence(config):
+        requests = _sequence(signature, config, 2) if _is_sendable(signature, config, 1) else []
+        return [Round(tuple(requests), 1, _PROFILE_SECONDS)] if requests else []
     batches = [size for size in sorted({1, max(config.max_batch_size, 1)}) if _is_sendable(signature, config, size)]
-    made = [(batch, _made(signature, config, batch).request) for batch in batches]
-    return [Request(one.body, one.head, batch, _PROFILE_SECONDS) for batch, one in made]
+    return [Round((_made(signature, config, batch, {}),), batch, _PROFILE_SECONDS) for batch in batches]
+
+
+def _is_sequence(config: ModelConfig) -> bool:
+    # of an iterative one each request is a sequence that the node itself sends round
+    return config.HasField("sequence_batching") and not config.sequence_batching.iterative_sequence
+
+
+def _sequence(signature: ModelSignature, config: ModelConfig, identity: int) -> list[Request]:
+    return [_made(signature, config, 1, {"sequence_id": identity, **step}) for step in _STEPS]
+
+
+def _rows(config: ModelConfig, batch: int) -> int | None:
+    return batch if config.max_batch_size else None
 
 
 def _is_sendable(signature: ModelSignature, config: ModelConfig, batch: int) -> bool:
     return request_bytes(signature, config, batch, _warm_shapes(config)) <= MAX_REQUEST_BYTES
 
 
-def _made(signature: ModelSignature, config: ModelConfig, batch: int) -> Asked:
+def _made(signature: ModelSignature, config: ModelConfig, batch: int, parameters: Mapping[str, Any]) -> Request:
     shapes = input_shapes(signature, config, batch, _warm_shapes(config))
-    parameters = {**_BINARY, **(_SEQUENCE if config.HasField("sequence_batching") else {})}
-    made = made_request(signature, shapes, parameters)
-    return Asked(Request(made.body, made.head_bytes), batch if config.max_batch_size else None)
+    made = made_request(signature, shapes, {**_BINARY, **parameters})
+    return Request(made.body, made.head_bytes)
 
 
 def _warm_shapes(config: ModelConfig) -> dict[str, Sequence[int]]:

@@ -9,7 +9,7 @@ from django.conf import settings
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from registry.domain.measurements import Answers, Cell, cell_of
+from registry.domain.measurements import Answers, Cell, cell_of, quantile
 from registry.models import ConfigRevision, ModelVersion
 from registry.selectors.configs import config_latest
 from registry.services.code import code_problem
@@ -17,11 +17,22 @@ from serving_node.contract.errors import ContractError
 from serving_node.contract.model_config import ModelConfig, parse_json
 from workers.checks.answers import answer_problems, answer_warnings
 from workers.checks.parts import parts_of
-from workers.checks.samples import Asked, made_up_requests, profile_requests, sample_requests
+from workers.checks.sample_files import samples_among
+from workers.checks.samples import Asked, asked_of, made_up_requests, profile_rounds
 from workers.checks.verdicts import CheckFailed, Finding, NotChecked, check
 from workers.locks.leases import Lease
 from workers.sandbox import SandboxUnavailable
-from workers.scratch import Answer, Part, Report, ScratchFailed, Trial, is_missing, run_trial
+from workers.scratch import (
+    Answer,
+    PackagesMissing,
+    Part,
+    Profile,
+    Report,
+    ScratchFailed,
+    Trial,
+    is_missing,
+    run_trial,
+)
 
 SMOKE, LATENCY = "smoke", "latency"
 _LOG_BYTES = 32768
@@ -64,20 +75,19 @@ class _Trial:
             config = self._config(finding)
             report = self._node(config, finding)
             finding.evidence |= _loaded(report)
-            finding.evidence["answers"] = [_evidence(answer) for answer in report.answers]
+            finding.evidence["answers"] = [
+                _evidence(asked, answer) for asked, answer in zip(self._asked, report.answers, strict=False)
+            ]
             if report.reason:
                 raise CheckFailed(_("A scratch node could not load it: %(reason)s") % {"reason": report.reason})
             for asked, answer in zip(self._asked, report.answers, strict=True):
                 if problems := answer_problems(config, answer, asked.rows):
-                    raise CheckFailed(problems[0], errors=[{"field": "output", "message": text} for text in problems])
+                    errors = [{"field": "output", "message": f"{asked.name}: {text}"} for text in problems]
+                    raise CheckFailed(problems[0], errors=errors)
                 finding.warnings += answer_warnings(answer)
             if not report.answers:
                 finding.warnings.append(_("It loads; no request could be made up that is small enough to be sent."))
-            count = len(report.answers)
-            text = ngettext(
-                "%(count)d answer is as the config says.", "%(count)d answers are as the config says.", count
-            )
-            finding.summary = text % {"count": count}
+            finding.summary = _summary(report, sum(bool(asked.request.expected) for asked in self._asked))
 
     def latency(self) -> None:
         """Note how long requests take; what cannot be measured is a warning."""
@@ -88,16 +98,14 @@ class _Trial:
                 return
             cells = [self._cell(report, place) for place in range(len(report.profile))]
             finding.evidence |= _loaded(report)
-            finding.evidence["cells"] = [cell.to_json() for cell in cells]
+            finding.evidence["cells"] = [
+                cell.to_json() | _stream_figures(profile) for cell, profile in zip(cells, report.profile, strict=True)
+            ]
             unmeasured = [cell.error for cell in cells if not cell.requests]
             if unmeasured or not cells:
                 reason = unmeasured[0] if unmeasured else _("its requests would be too large")
                 finding.warnings.append(_("It could not be measured: %(reason)s") % {"reason": reason})
-            text = _("Batch %(batch)d: median %(p50)s ms, p99 %(p99)s ms.")
-            finding.summary = " ".join(
-                text % {"batch": cell.batch, "p50": f"{cell.latency_p50_ms:g}", "p99": f"{cell.latency_p99_ms:g}"}
-                for cell in cells
-            )
+            finding.summary = " ".join(_sentence(cell) for cell in finding.evidence["cells"])
 
     def _cell(self, report: Report, place: int) -> Cell:
         profile = report.profile[place]
@@ -126,6 +134,10 @@ class _Trial:
                 self._report = self._tried(config)
             except SandboxUnavailable as error:
                 raise NotChecked(str(error)) from error
+            except PackagesMissing as error:
+                self._lease.check()
+                finding.log = error.log[-_LOG_BYTES:]
+                raise NotChecked(str(error)) from error
             except ScratchFailed as error:
                 self._lease.check()
                 finding.log = error.log[-_LOG_BYTES:]
@@ -139,8 +151,9 @@ class _Trial:
     def _tried(self, config: ModelConfig) -> Report:
         try:
             if SMOKE in self._kinds:
-                self._asked = sample_requests(self._version) or made_up_requests(config)
-            profile = profile_requests(config) if LATENCY in self._kinds else []
+                samples = samples_among(self._version)
+                self._asked = [asked_of(sample) for sample in samples] or made_up_requests(config)
+            profile = profile_rounds(config) if LATENCY in self._kinds else []
         except ContractError as error:
             raise NotChecked(_("No request can be made for this config: %(why)s") % {"why": error.message}) from error
         requests = tuple(asked.request for asked in self._asked)
@@ -152,12 +165,11 @@ def _obstacle(version: ModelVersion, revision: ConfigRevision, config: ModelConf
     """Return why a version is not tried at all, empty when it is."""
     if not settings.SANDBOX:
         return _("Nothing is run in a sandbox here (FLOTILLA_SANDBOX).")
-    if config.model_transaction_policy.decoupled:
-        return _("A decoupled model sends any number of answers to a request; it is not tried here.")
     if config.backend == "tensorrt":
-        return _("TensorRT needs a GPU, and the sandbox has none.")
-    if version.files.filter(path="requirements.txt").exists():
-        return _("It needs packages that are fetched from an index, and the sandbox has no network.")
+        return _(
+            "A TensorRT engine runs on a GPU of the kind that it was built for, and the sandbox has none: it is tried"
+            " when a node loads it."
+        )
     # what the project forbids is not run, not even here
     return code_problem(version, revision)
 
@@ -166,6 +178,61 @@ def _loaded(report: Report) -> dict[str, Any]:
     return {"load_seconds": report.load_seconds, "peak_memory_bytes": report.peak_bytes}
 
 
-def _evidence(answer: Answer) -> dict[str, Any]:
+def _evidence(asked: Asked, answer: Answer) -> dict[str, Any]:
     outputs = [output.to_json() for output in answer.outputs]
-    return {"milliseconds": answer.milliseconds, "error": answer.error, "outputs": outputs}
+    found = {"asked": asked.name, "milliseconds": answer.milliseconds, "error": answer.error, "outputs": outputs}
+    if answer.stream is None:
+        return found
+    between = sorted(answer.stream.between_milliseconds)
+    stream = {
+        "answers": answer.stream.answers,
+        "is_final": answer.stream.is_final,
+        "first_milliseconds": answer.stream.first_milliseconds,
+        "between_milliseconds_p50": quantile(between, 0.5) if between else None,
+        "between_milliseconds_most": between[-1] if between else None,
+    }
+    others = [[output.to_json() for output in outputs] for outputs in answer.stream.other_outputs]
+    return {**found, "stream": stream, **({"other_outputs": others} if others else {})}
+
+
+def _summary(report: Report, compared: int) -> str:
+    count = len(report.answers)
+    streams = [answer.stream for answer in report.answers if answer.stream is not None]
+    if streams:
+        text = ngettext(
+            "%(answers)d answers to %(count)d request are as the config says.",
+            "%(answers)d answers to %(count)d requests are as the config says.",
+            count,
+        )
+        summary = text % {"answers": sum(stream.answers for stream in streams), "count": count}
+    else:
+        text = ngettext("%(count)d answer is as the config says.", "%(count)d answers are as the config says.", count)
+        summary = text % {"count": count}
+    if not compared:
+        return summary
+    text = ngettext("%(count)d is as its sample expects.", "%(count)d are as their samples expect.", compared)
+    return f"{summary} {text % {'count': compared}}"
+
+
+def _stream_figures(profile: Profile) -> dict[str, Any]:
+    """Return what a stream adds to a cell: answers to a request, and milliseconds to the first and between them."""
+    if profile.stream is None or not profile.stream.counts:
+        return {}
+    found: dict[str, Any] = {"answers_p50": quantile(sorted(profile.stream.counts), 0.5)}
+    for name, seconds in (("first", profile.stream.firsts), ("between", profile.stream.between)):
+        ordered = sorted(seconds)
+        for share, label in ((0.5, "p50"), (0.99, "p99")):
+            found[f"{name}_{label}_ms"] = round(quantile(ordered, share) * 1000, 3) if ordered else None
+    return found
+
+
+def _sentence(cell: dict[str, Any]) -> str:
+    words = {"batch": cell["batch"], "p50": f"{cell['latency_p50_ms']:g}", "p99": f"{cell['latency_p99_ms']:g}"}
+    text = _("Batch %(batch)d: median %(p50)s ms, p99 %(p99)s ms.")
+    if cell.get("first_p50_ms") is None:
+        return text % words
+    words |= {"answers": cell["answers_p50"], "first": f"{cell['first_p50_ms']:g}"}
+    text = _(
+        "Batch %(batch)d: first of %(answers)d answers after %(first)s ms, the last after %(p50)s ms, p99 %(p99)s ms."
+    )
+    return text % words

@@ -102,7 +102,7 @@ def signature_in(config: ModelConfig) -> ModelSignature:
         )
     except ContractError as error:
         raise VersionRejected(_("An input or output of %(name)s has no data type.") % {"name": CONFIG_FILE}) from error
-    return ModelSignature(inputs=inputs, outputs=outputs)
+    return ModelSignature(inputs=inputs, outputs=outputs, is_declared=True)
 
 
 def _config(paths: list[str], uploaded: Path | None, version: ModelVersion) -> ModelConfig:

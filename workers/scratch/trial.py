@@ -20,10 +20,11 @@ from registry.storage import artifact_store
 from serving_node.contract.model_config import ModelConfig, to_pbtxt
 from serving_node.contract.proto.model_config_pb2 import ModelInstanceGroup
 from workers.sandbox import Command, Ending, Limits, Mount, Outcome, run
+from workers.scratch.environments import environments_for
 from workers.scratch.report import Report, ScratchFailed, read_report
 
 MODEL = "model"
-_PROGRAM = Path(__file__).parent / "program.py"
+_PROGRAM = Path(__file__).parent / "inside"
 _CONFIG_FILE = "config.pbtxt"
 # Of all the time that a trial has, the model may take this share to load.
 _LOAD_SHARE = 0.6
@@ -35,13 +36,22 @@ _SCRATCH_BYTES = 1 << 30
 class Request:
     """An inference request as it is sent: ``head`` is the length of the JSON before binary tensors, 0 for all of it.
 
-    ``batch`` and ``seconds`` count where the request is profiled.
+    ``expected`` is what the answer is compared with, empty for nothing: a line of JSON, a list of ``{"name",
+    "datatype", "shape", "size", "absolute", "relative"}``, and then the elements of each, as on the wire.
     """
 
     body: bytes
     head: int = 0
-    batch: int = 1
-    seconds: float = 0.0
+    expected: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """Requests that are sent in turn, again and again for so many seconds, to see how long they take."""
+
+    requests: tuple[Request, ...]
+    batch: int
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +65,14 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What to load and what to ask: each of ``requests`` once, each of ``profile`` for so many seconds.
+    """What to load and what to ask: each of ``requests`` once, each round of ``profile`` for its seconds.
 
     ``config`` None: the node finds everything out by itself. ``parts`` are loaded beside it.
     """
 
     config: ModelConfig | None = None
     requests: tuple[Request, ...] = ()
-    profile: tuple[Request, ...] = ()
+    profile: tuple[Round, ...] = ()
     parts: tuple[Part, ...] = ()
 
 
@@ -71,11 +81,12 @@ def run_trial(version: ModelVersion, trial: Trial, is_stopped: Callable[[], bool
 
     Raises:
         ScratchFailed: the node did not get as far as answering, or was stopped.
+        PackagesMissing: it needs packages that cannot be had here; nothing was run.
         SandboxUnavailable: nothing was run.
         StorageFailed: the store did not give the files.
     """
-    with _folder(version, trial) as folder:
-        outcome = run(_command(folder), _limits(), is_stopped)
+    with _folder(version, trial) as folder, environments_for(folder / "repository", is_stopped) as environments:
+        outcome = run(_command(folder, environments), _limits(), is_stopped)
     if outcome.ending is not Ending.ITSELF or not outcome.answer:
         raise ScratchFailed(_ending(outcome), outcome.output)
     return read_report(outcome.answer, log=outcome.output, peak_bytes=outcome.peak_bytes)
@@ -150,16 +161,29 @@ def _place_model(folder: Path, number: int, version: ModelVersion, config: Model
 
 
 def _write_order(place: Path, trial: Trial) -> None:
-    named = {"requests": trial.requests, "profile": trial.profile}
-    order: dict[str, object] = {"load_seconds": settings.SANDBOX_SECONDS * _LOAD_SHARE}
-    for kind, requests in named.items():
-        order[kind] = [_written(place, f"{kind}-{index}", request) for index, request in enumerate(requests)]
+    rounds = [
+        {
+            "requests": [_written(place, f"profile-{index}-{step}", one) for step, one in enumerate(cell.requests)],
+            "batch": cell.batch,
+            "seconds": cell.seconds,
+        }
+        for index, cell in enumerate(trial.profile)
+    ]
+    order = {
+        "load_seconds": settings.SANDBOX_SECONDS * _LOAD_SHARE,
+        "requests": [_written(place, f"request-{index}", one) for index, one in enumerate(trial.requests)],
+        "profile": rounds,
+    }
     (place / "order.json").write_text(json.dumps(order))
 
 
 def _written(place: Path, name: str, request: Request) -> Mapping[str, object]:
     (place / name).write_bytes(request.body)
-    return {"file": f"/scratch/{name}", "head": request.head, "batch": request.batch, "seconds": request.seconds}
+    found: dict[str, object] = {"file": f"/scratch/{name}", "head": request.head}
+    if request.expected:
+        (place / f"{name}.expected").write_bytes(request.expected)
+        found["expected"] = f"/scratch/{name}.expected"
+    return found
 
 
 def _let_read(place: Path) -> None:
@@ -168,18 +192,19 @@ def _let_read(place: Path) -> None:
         path.chmod(0o755 if path.is_dir() else 0o644)
 
 
-def _command(folder: Path) -> Command:
+def _command(folder: Path, environments: tuple[Path, ...]) -> Command:
     package = Path(serving_node.contract.__file__).resolve().parent.parent
     mounts = (
         Mount(package, "/flotilla/serving_node"),
         # what the node verifies signatures with; it lies beside it
         Mount(package.with_name("signatures"), "/flotilla/signatures"),
-        Mount(_PROGRAM.resolve(), "/flotilla/program.py"),
+        Mount(_PROGRAM.resolve(), "/flotilla/inside"),
         Mount(folder.resolve(), "/scratch"),
         Mount((folder / "repository").resolve(), "/repository"),
+        *(Mount(environment.resolve(), f"/environments/{environment.name}") for environment in environments),
     )
     return Command(
-        (sys.executable, "-s", "/flotilla/program.py", "/scratch/order.json"),
+        (sys.executable, "-s", "-m", "inside", "/scratch/order.json"),
         mounts=mounts,
         environment={"PYTHONPATH": "/flotilla", "OMP_NUM_THREADS": "2"},
         hidden=_hidden(),

@@ -23,6 +23,7 @@ from registry.services.samples import partitions_drop, partitions_ensure
 from registry.services.tokens import job_tokens_purge, tokens_tell_expiry
 from registry.services.uploads import staged_collect, uploads_expire
 from registry.services.webhook_deliveries import deliveries_purge
+from workers.scratch import environments_collect
 
 _log = logging.getLogger(__name__)
 
@@ -63,6 +64,7 @@ STEPS: Mapping[str, Callable[[datetime], object]] = {
     "answers_purge": answers_purge,
     "join_tokens_purge": join_tokens_purge,
     "sessions_purge": sessions_purge,
+    "environments_collect": environments_collect,
 }
 
 

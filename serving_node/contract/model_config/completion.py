@@ -85,7 +85,8 @@ def check_signature(config: ModelConfig, signature: ModelSignature) -> list[Cont
     errors = []
     replaceable = {tensor.name for tensor in signature.optional_inputs}
     left_out = sum(tensor.optional and tensor.name in replaceable for tensor in config.input)
-    count = len(config.input) - left_out + len(_made_by_server(config)[0])
+    made = () if signature.is_declared else _made_by_server(config)[0]
+    count = len(config.input) - left_out + len(made)
     if count != len(signature.inputs):
         errors.append(
             ContractError(
@@ -96,9 +97,10 @@ def check_signature(config: ModelConfig, signature: ModelSignature) -> list[Cont
         )
     errors += _check_side(config, "input", config.input, (*signature.inputs, *signature.optional_inputs))
     errors += _check_optional(config)
-    errors += _check_side(config, "input", (*control_inputs(config), *state_inputs(config)), signature.inputs)
     errors += _check_side(config, "output", config.output, signature.outputs)
-    errors += _check_side(config, "output", state_outputs(config), signature.outputs)
+    if not signature.is_declared:
+        errors += _check_side(config, "input", (*control_inputs(config), *state_inputs(config)), signature.inputs)
+        errors += _check_side(config, "output", state_outputs(config), signature.outputs)
     return errors
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from serving_node.contract.model_config import parse_pbtxt
 from workers.checks.answers import answer_problems, answer_warnings
-from workers.checks.samples import made_up_requests, profile_requests
+from workers.checks.samples import made_up_requests, profile_rounds
 from workers.scratch import Answer, OutputFacts, ScratchFailed
 from workers.scratch.report import read_report
 
@@ -48,7 +48,7 @@ def test_infinities_are_suspicious() -> None:
 def test_requests_are_made_up_for_one_row_and_two() -> None:
     assert [asked.rows for asked in made_up_requests(CONFIG)] == [1, 2]
     assert b'"shape":[2,3,1]' in made_up_requests(CONFIG)[1].request.body
-    assert [request.batch for request in profile_requests(CONFIG)] == [1, 4]
+    assert [request.batch for request in profile_rounds(CONFIG)] == [1, 4]
 
 
 def test_sizes_of_the_warm_up_are_taken() -> None:

@@ -15,7 +15,7 @@ from registry.services.checks import check_rerun
 from tests.workers import factories
 from tests.workers.checks import onnx_models
 from tests.workers.scratch import models
-from workers.checks.samples import SAMPLES_FILE
+from workers.checks.sample_files import SAMPLES_FILE
 from workers.tasks.operations import work_on
 
 pytestmark = pytest.mark.django_db(transaction=True)
