@@ -221,9 +221,12 @@ def checks() -> str:
             " stays as it is; an approval is bound to the checks that are no advice, and void once one turns bad.",
             "What follows once a version is ready: smoke inference, and each check that an environment requires; others"
             " when somebody asks.",
-            "Smoke inference sends what `sample_inputs.json` among the version's files holds: one v2 inference request,"
-            " or a list of up to 16. Without it tensors are made up, with the sizes of the config's first warm-up where"
-            " sizes are dynamic, else 1. What runs code runs in the [sandbox](sandbox.md).",
+            "Smoke inference sends [samples](sample-inputs.md) and compares the answers with what they expect. Without"
+            " any, tensors are made up, with the sizes of the config's first warm-up where sizes are dynamic, else 1: a"
+            " batch of one and of two, or of a model of sequences one sequence with its beginning, middle and end. A"
+            " decoupled model is asked over a stream: the evidence has how many answers came, whether the last one was"
+            " marked, the time to the first and between them. Each kind of answer (types and shapes) is compared with"
+            " the config. What runs code runs in the [sandbox](sandbox.md).",
         ]
     )
 

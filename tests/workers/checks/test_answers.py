@@ -7,7 +7,7 @@ import pytest
 from serving_node.contract.model_config import parse_pbtxt
 from workers.checks.answers import answer_problems, answer_warnings
 from workers.checks.samples import made_up_requests, profile_rounds
-from workers.scratch import Answer, OutputFacts, ScratchFailed
+from workers.scratch import Answer, Difference, OutputFacts, ScratchFailed, Stream
 from workers.scratch.report import read_report
 
 CONFIG = parse_pbtxt(
@@ -76,3 +76,26 @@ def test_sizes_of_the_warm_up_are_taken() -> None:
 def test_a_report_is_read_with_care(text: bytes) -> None:
     with pytest.raises(ScratchFailed):
         read_report(text, log="", peak_bytes=0)
+
+
+def test_answers_of_a_stream() -> None:
+    stream = Stream(2, True, 1.0, (2.0,), ((replace(FACTS, shape=(2,)),),))
+    assert answer_problems(CONFIG, replace(GOOD, stream=replace(stream, other_outputs=())), 2) == []
+    assert "has the shape [2], the config says" in answer_problems(CONFIG, replace(GOOD, stream=stream), 2)[0]
+    unended = replace(stream, is_final=False, other_outputs=())
+    assert answer_warnings(replace(GOOD, stream=unended))[0].startswith("After 2 answers a request was not ended")
+    silent = Answer("", 1.0, (), Stream(0, False, None, ()))
+    assert answer_problems(CONFIG, silent, 2) == ["No answer came, and the request was not ended either."]
+    assert answer_problems(CONFIG, replace(silent, stream=Stream(0, True, None, ())), 2) == []
+
+
+def test_an_answer_that_differs_from_its_sample() -> None:
+    apart = Difference(10, 1, 0.5, 3, "1.5", "1.0")
+    assert answer_problems(CONFIG, replace(GOOD, outputs=(replace(FACTS, difference=apart),)), 2) == [
+        "Output “y” differs from the sample in 1 of 10 elements: element 3 is 1.5, expected 1.0."
+    ]
+    other = Difference(1, 1, None, None, "FP32 [1]", "FP32 [2]")
+    assert answer_problems(CONFIG, replace(GOOD, outputs=(replace(FACTS, difference=other),)), 2) == [
+        "Output “y” is FP32 [1], the sample expects FP32 [2]."
+    ]
+    assert not answer_problems(CONFIG, replace(GOOD, outputs=(replace(FACTS, difference=replace(apart, wrong=0)),)), 2)
