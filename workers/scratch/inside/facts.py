@@ -64,7 +64,7 @@ def _difference(wanted: dict[str, Any], datatype: str, shape: list[int], data: b
 
     An element is near enough when it is off by at most ``absolute + relative * |wanted|``, as ``numpy.isclose`` has it.
     """
-    blank = {"elements": 0, "wrong": 0, "largest": None, "index": None, "got": "", "wanted": ""}
+    blank: Facts = {"elements": 0, "wrong": 0, "largest": None, "index": None, "got": "", "wanted": ""}
     if (wanted["datatype"], wanted["shape"]) != (datatype, shape):
         words = {"got": f"{datatype} {shape}", "wanted": f"{wanted['datatype']} {wanted['shape']}"}
         return {**blank, "elements": 1, "wrong": 1, **words}
