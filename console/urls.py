@@ -11,6 +11,8 @@ from console.api import probes
 # One way in: the emergency admin has no sign-in of its own that would know nothing of second factors.
 admin.site.login = secure_admin_login(admin.site.login)  # type: ignore[method-assign]
 
+handler400 = "console.api.exceptions.bad_request"
+
 urlpatterns: list[URLPattern | URLResolver] = [
     path("livez", probes.live),
     path("readyz", probes.ready),

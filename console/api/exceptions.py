@@ -6,11 +6,12 @@ import logging
 import math
 from typing import Any
 
-from django.core.exceptions import PermissionDenied, RequestDataTooBig
+from django.core.exceptions import DisallowedHost, PermissionDenied, RequestDataTooBig
 from django.db import Error as DatabaseError
 from django.db import InterfaceError, OperationalError
-from django.http import Http404, HttpRequest, JsonResponse
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.utils.translation import gettext as _
+from django.views import defaults
 from django.views.decorators.csrf import csrf_exempt
 from rest_framework import exceptions
 from rest_framework.response import Response
@@ -98,6 +99,19 @@ def _flatten(detail: Any, path: str) -> list[dict[str, str]]:
             found += _flatten(value, f"{path}[{index}]" if isinstance(value, dict | list) else path)
         return found
     return [{"field": path, "message": str(detail)}]
+
+
+def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """Answer what Django itself refuses (a foreign host name, too many fields): programs get a problem document."""
+    if not request.path.startswith(("/api/", "/scim/")):
+        return defaults.bad_request(request, exception)
+    sentence = (
+        _("This server does not answer to that host name.")
+        if isinstance(exception, DisallowedHost)
+        else _("The request is not understood.")
+    )
+    document = problem(400, sentence, request_id=facts_of(request).request_id)
+    return JsonResponse(document, status=400, content_type=CONTENT_TYPE)
 
 
 @csrf_exempt

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -147,13 +147,25 @@ def describe(report: ChainReport) -> str:
 
 
 def _main(lines: Iterable[bytes]) -> int:
+    unsealed = 0
+
+    def read() -> Iterator[Mapping[str, Any]]:
+        nonlocal unsealed
+        for line in lines:
+            if line.strip():
+                document = json.loads(line)
+                unsealed += document["sequence"] is None
+                yield document
+
     try:
-        reports = verify_lines(json.loads(line) for line in lines if line.strip())
+        reports = verify_lines(read())
     except (ValueError, KeyError, TypeError) as error:
         print(_("This is no export of an audit log: %(why)s") % {"why": f"{type(error).__name__}: {error}"})
         return 2
     for report in reports:
         print(describe(report))
+    if unsealed or not reports:
+        print(_("%(count)s events are not sealed: nothing is proven about them") % {"count": unsealed})
     return 0 if all(report.ok for report in reports) else 1
 
 

@@ -159,10 +159,12 @@ def version_attach_blob(*, version: ModelVersion, path: str, sha256: str, actor:
     if blob is None:
         raise NotFound(_("No version that you can read holds this content; upload it."))
     with transaction.atomic():
+        quotas.require_bytes(
+            version.model.project_id, blob.size
+        )  # holds the project: before the version, as uploads do
         _lock_uploading(version)
         if Upload.objects.filter(version=version, path=path, state__in=_RUNNING_UPLOADS).exists():
             raise Conflict(_("An upload to “%(path)s” is under way.") % {"path": path})
-        quotas.require_bytes(version.model.project_id, blob.size)
         file = version_add_file(version=version, path=path, blob=blob)
         contribution_note(version, actor)
         audit.record(actor=actor, action="version.attach", obj=version, after={"path": path, "sha256": sha256})

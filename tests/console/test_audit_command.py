@@ -69,6 +69,7 @@ def test_an_export_holds_all_that_one_may_see_and_proves_itself(
     ]
     assert f"{project}: {len(sealed)} events, whole" in run("verify", str(file))
     assert f"{project}: {len(sealed)} events, whole" in run("verify")
+    assert "1 events are not sealed: nothing is proven about them" in run("verify", str(file))
     forged = file.read_text().replace("finch-3", "finch-9", 1)
     file.write_text(forged)
     assert "BROKEN" in run("verify", str(file), status=1)

@@ -8,7 +8,7 @@ import pytest
 from django.core.exceptions import PermissionDenied as DjangoDenied
 from django.db import OperationalError
 from django.http import Http404
-from django.test import RequestFactory
+from django.test import Client, RequestFactory
 from rest_framework import exceptions
 
 from console.api.exceptions import handle
@@ -66,6 +66,20 @@ def test_other_errors_become_problems_without_inner_details(error: Exception, st
     response = answer(error)
     assert (response.status_code, response.data["code"]) == (status, code)
     assert "secret" not in str(response.data)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("address", ["/api/v1/projects/", "/api/v1/nothing", "/scim/v2/Users"])
+def test_a_foreign_host_name_is_refused_in_a_sentence(client: Client, address: str) -> None:
+    refused = client.get(address, headers={"Host": "evil.example"})
+    assert (refused.status_code, refused.headers["Content-Type"]) == (400, "application/problem+json")
+    assert refused.json()["detail"] == "This server does not answer to that host name."
+
+
+@pytest.mark.django_db
+def test_people_get_a_page_for_a_foreign_host_name(client: Client) -> None:
+    refused = client.get("/login/", headers={"Host": "evil.example"})
+    assert (refused.status_code, refused.headers["Content-Type"]) == (400, "text/html; charset=utf-8")
 
 
 def test_every_code_that_is_raised_is_in_the_catalogue() -> None:
