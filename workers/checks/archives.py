@@ -1,11 +1,15 @@
 """Archives of strangers: members come out one by one, counted while they are read, and nothing outside is touched.
 
 What an archive says of itself is never believed: sizes are those of the bytes that came out. Links, devices, encrypted
-and doubled members, names that lead elsewhere, and archives that grow out of all proportion are refused.
+and doubled members, names that lead elsewhere, and archives that grow out of all proportion are refused. So is a list of
+members, or the description of one, that is larger than any archive of a model needs: it is read into memory.
 """
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import io
 import stat
 import tarfile
 import zipfile
@@ -13,7 +17,7 @@ import zlib
 from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO, Any, Protocol
 
 from django.utils.translation import gettext as _
 
@@ -26,6 +30,11 @@ _MOST_GROWTH = 200
 _SMALL = 64 * 1024 * 1024
 # Entries of any kind that are looked at, folders too, so that millions of empty ones end soon.
 _ENTRIES_FOR_FILES = 4
+# What 10,000 members with the longest paths need in a .zip; and one member, with all its extensions, in a .tar.
+_DIRECTORY_BYTES = 8 * 1024 * 1024
+_HEADER_BYTES = 1024 * 1024
+_METHODS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2}
+_PACKED: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open}
 _BROKEN = (
     zipfile.BadZipFile,
     tarfile.TarError,
@@ -110,8 +119,49 @@ def _members(archive: Path, budget: _Budget) -> Iterator[tuple[str, Iterator[byt
         yield path, pieces
 
 
+class _Directory(io.BufferedReader):
+    """A file of which nobody reads more at once than a list of members may have."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        """Return bytes. Raises ValidationFailed when too many are wanted."""
+        most = _DIRECTORY_BYTES + 1
+        piece = super().read(most if size is None or size < 0 else min(size, most))
+        if len(piece) > _DIRECTORY_BYTES:
+            raise _too_long()
+        return piece
+
+
+class _Headers:
+    """The unpacked bytes of a .tar. What is read before a member begins is bounded; ``member_begins`` says when."""
+
+    def __init__(self, source: IO[bytes]) -> None:
+        self._source = source
+        self._left: int | None = _HEADER_BYTES
+
+    def member_begins(self) -> None:
+        """Count no more."""
+        self._left = None
+
+    def member_ends(self) -> None:
+        """Count from here on."""
+        self._left = _HEADER_BYTES
+
+    def read(self, size: int) -> bytes:
+        """Return bytes. Raises ValidationFailed when there were too many between two members."""
+        piece = self._source.read(size)
+        if self._left is not None:
+            self._left -= len(piece)
+            if self._left < 0:
+                raise _too_long()
+        return piece
+
+
+def _too_long() -> ValidationFailed:
+    return ValidationFailed(_("The archive describes its members at a length that is not allowed."))
+
+
 def _zip(archive: Path, budget: _Budget) -> Iterator[tuple[str, Iterator[bytes]]]:
-    with zipfile.ZipFile(archive) as file:
+    with _Directory(io.FileIO(archive)) as source, zipfile.ZipFile(source) as file:
         for info in file.infolist():
             budget.entry()
             kind = stat.S_IFMT(info.external_attr >> 16)
@@ -123,6 +173,8 @@ def _zip(archive: Path, budget: _Budget) -> Iterator[tuple[str, Iterator[bytes]]
                 continue
             if kind not in (0, stat.S_IFREG):
                 raise ValidationFailed(_("%(path)s is no ordinary file.") % _named(info.filename))
+            if info.compress_type not in _METHODS:
+                raise ValidationFailed(_("%(path)s is packed in a way that is not taken.") % _named(info.filename))
             if info.flag_bits & 0x1:
                 raise ValidationFailed(_("%(path)s is encrypted.") % _named(info.filename))
             with file.open(info) as member:
@@ -130,18 +182,30 @@ def _zip(archive: Path, budget: _Budget) -> Iterator[tuple[str, Iterator[bytes]]
 
 
 def _tar(archive: Path, budget: _Budget) -> Iterator[tuple[str, Iterator[bytes]]]:
-    # As a stream, so that nobody seeks through a compressed one.
-    with tarfile.open(archive, "r|*") as file:
-        for info in file:
-            budget.entry()
-            if info.isdir():
-                continue
-            if info.issym() or info.islnk():
-                raise ValidationFailed(_("%(path)s is a link; archives of models hold files only.") % _named(info.name))
-            member = file.extractfile(info) if info.isreg() else None
-            if member is None:
-                raise ValidationFailed(_("%(path)s is no ordinary file.") % _named(info.name))
-            yield info.name.removeprefix("./"), _pieces(member)
+    with archive.open("rb") as packed:
+        start = packed.read(3)
+        packed.seek(0)
+        opener = next((opener for magic, opener in _PACKED.items() if start.startswith(magic)), None)
+        source: Any = _Headers(packed if opener is None else opener(packed))
+        # As a stream, so that nobody seeks through a compressed one.
+        with tarfile.open(fileobj=source, mode="r|") as file:
+            yield from _tar_members(file, source, budget)
+
+
+def _tar_members(file: tarfile.TarFile, source: _Headers, budget: _Budget) -> Iterator[tuple[str, Iterator[bytes]]]:
+    for info in file:
+        budget.entry()
+        if info.isdir():
+            source.member_ends()
+            continue
+        if info.issym() or info.islnk():
+            raise ValidationFailed(_("%(path)s is a link; archives of models hold files only.") % _named(info.name))
+        member = file.extractfile(info) if info.isreg() else None
+        if member is None:
+            raise ValidationFailed(_("%(path)s is no ordinary file.") % _named(info.name))
+        source.member_begins()
+        yield info.name.removeprefix("./"), _pieces(member)
+        source.member_ends()
 
 
 def _pieces(member: IO[bytes]) -> Iterator[bytes]:

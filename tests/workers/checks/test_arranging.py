@@ -253,6 +253,47 @@ def test_archives_of_ill_will_are_refused(content: bytes, why: str, tmp_path: Pa
         out_of(content, tmp_path)
 
 
+def described(format: int, **facts: Any) -> bytes:
+    """A packed .tar whose one member is described by much and holds little."""
+    target = io.BytesIO()
+    with tarfile.open(fileobj=target, mode="w:gz", format=format) as archive:
+        info = tarfile.TarInfo(facts.pop("name", "a"))
+        info.pax_headers = facts
+        archive.addfile(info)
+    return target.getvalue()
+
+
+def listed(method: int = zipfile.ZIP_STORED, comment: bytes = b"", count: int = 1) -> bytes:
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w") as archive:
+        for number in range(count):
+            info = zipfile.ZipInfo(f"f{number}")
+            info.comment, info.compress_type = comment, method
+            archive.writestr(info, b"1")
+    return target.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (described(tarfile.PAX_FORMAT, comment="x" * (2 << 20)), "describes its members at a length"),
+        (described(tarfile.GNU_FORMAT, name="x" * (2 << 20)), "describes its members at a length"),
+        (listed(comment=b"x" * 65_000, count=130), "describes its members at a length"),
+        (listed(method=zipfile.ZIP_LZMA), "packed in a way"),
+    ],
+    ids=["attributes", "long name", "long list", "lzma"],
+)
+def test_archives_that_are_made_to_fill_memory_are_refused(content: bytes, why: str, tmp_path: Path) -> None:
+    with pytest.raises(ValidationFailed, match=why):
+        out_of(content, tmp_path)
+
+
+def test_members_that_are_large_or_far_apart_are_no_descriptions(tmp_path: Path) -> None:
+    members = {f"f{number}": bytes([number]) * 1_500_000 for number in range(3)}
+    for pack in (tarred, zipped):
+        assert out_of(pack(members), tmp_path, Limits(10, 1 << 30)) == members
+
+
 def test_what_grows_out_of_proportion_is_refused_before_the_disk_is_full(tmp_path: Path) -> None:
     bomb = zipped({"zeros": bytes(80 << 20)})
     with pytest.raises(ValidationFailed, match="unpacks to more than 67108864 bytes"):
