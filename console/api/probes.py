@@ -16,6 +16,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from console.identity.tokens import authenticate_token, read_bearer
 from console.middleware.client_ip import is_loopback
 from console.middleware.request_context import facts_of
+from registry.errors import PermissionDenied
 
 log = logging.getLogger(__name__)
 
@@ -72,5 +73,8 @@ def _is_local(request: HttpRequest) -> bool:
 
 def _has_site_token(request: HttpRequest) -> bool:
     credential = read_bearer(request.headers.get("Authorization", ""))
-    found = authenticate_token(credential, facts_of(request).ip) if credential else None
+    try:
+        found = authenticate_token(credential, facts_of(request).ip) if credential else None
+    except PermissionDenied:  # a key for callers from elsewhere
+        return False
     return found is not None and found[0].site_role != "none" and found[1].project_id is None

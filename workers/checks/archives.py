@@ -1,8 +1,8 @@
 """Archives of strangers: members come out one by one, counted while they are read, and nothing outside is touched.
 
 What an archive says of itself is never believed: sizes are those of the bytes that came out. Links, devices, encrypted
-and doubled members, names that lead elsewhere, and archives that grow out of all proportion are refused. So is a list of
-members, or the description of one, that is larger than any archive of a model needs: it is read into memory.
+and doubled members, names that lead elsewhere, and archives that grow out of all proportion are refused. So is a list
+of members, or the description of one, that is larger than any archive of a model needs: it is read into memory.
 """
 
 from __future__ import annotations
