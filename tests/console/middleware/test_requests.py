@@ -6,6 +6,9 @@ import pytest
 from django.test import Client
 from prometheus_client import REGISTRY
 
+from registry.services import tokens
+from tests.console.conftest import Cast
+
 
 def test_request_id_is_made_or_taken_over_when_harmless(client: Client) -> None:
     made = client.get("/livez").headers["X-Request-ID"]
@@ -33,6 +36,15 @@ def test_metrics_answer_this_machine_only(client: Client, settings: Any) -> None
     assert client.get("/metrics", headers={"X-Forwarded-For": "127.0.0.1"}).status_code == 404
     settings.TRUSTED_PROXIES = ["127.0.0.1"]
     assert client.get("/metrics", headers={"X-Forwarded-For": "203.0.113.9"}).status_code == 404
+
+
+def test_metrics_answer_keys_of_the_site_from_where_these_may_be_used(client: Client, cast: Cast) -> None:
+    _row, text = tokens.token_create(
+        owner=cast.alice, name="scrape", scopes=["read"], allowed_networks=["203.0.113.0/28"], actor=cast.actor("alice")
+    )
+    key = {"Authorization": f"Bearer {text}"}
+    assert client.get("/metrics", headers=key, REMOTE_ADDR="203.0.113.9").status_code == 200
+    assert client.get("/metrics", headers=key, REMOTE_ADDR="203.0.113.90").status_code == 404
 
 
 @pytest.mark.django_db
