@@ -12,7 +12,7 @@ _reason = click.option("--reason", "-m", default="", help="Why; it is shown with
 
 @click.group()
 def rollouts() -> None:
-    """Changes of deployments: pause, resume, abort, try again."""
+    """Changes of deployments: how far they are; pause, resume, abort, try again."""
 
 
 @rollouts.command("list")
@@ -25,6 +25,26 @@ def list_all(client: Flotilla, model: str, fleet: str, as_json: bool) -> None:
     found = client.rollouts.all(client.deployment(model, fleet)["deployment"]["id"])
     rows = ([r["id"], r["kind"], r["phase"], r["created_by"], r["created_at"], r["phase_reason"]] for r in found)
     show(found, as_json, lambda: table(rows, ["ID", "KIND", "PHASE", "BY", "BEGUN", "REASON"]))
+
+
+@rollouts.command()
+@click.argument("rollout")
+@json_option
+@client_command
+def stages(client: Flotilla, rollout: str, as_json: bool) -> None:
+    """Show how far ROLLOUT (an id) is: what each stage waits for, or how long it took (seconds)."""
+    found = client.rollouts.stages(rollout)
+    rows = (
+        [
+            one["name"],
+            one["state"],
+            one["began_at"],
+            "" if one["seconds"] is None else f"{one['seconds']:.1f}",
+            one["gate"],
+        ]
+        for one in found["stages"]
+    )
+    show(found, as_json, lambda: table(rows, ["STAGE", "STATE", "BEGUN", "TOOK", "GATE"]))
 
 
 @rollouts.command()

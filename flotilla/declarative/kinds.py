@@ -9,75 +9,15 @@ from urllib.parse import quote
 from flotilla.declarative.catalog_kinds import ModelCardKind, ModelKind, ServingConfigKind
 from flotilla.declarative.documents import Document
 from flotilla.declarative.kind import Json, Kind, Refused, Spec, Write, by_name, stripped, with_spec
+from flotilla.declarative.project_kinds import (
+    MembershipKind,
+    ProjectKind,
+    SigningIdentityKind,
+    SigningKeyKind,
+    TrustRuleKind,
+)
 from flotilla.declarative.schema import Either, Flag, Items, Number, Shape, Table, Text, Whole
 from flotilla.sdk.transport import ApiError, Transport
-
-
-class ProjectKind(Kind):
-    """Projects. Never pruned: they hold everything else."""
-
-    name, is_site = "Project", True
-    shape = Shape({"title": Text(), "description": Text(), "code_formats": Text(("allow", "approve", "forbid"))})
-
-    def all(self, transport: Transport, project: str) -> Iterator[tuple[str, Json]]:
-        rows = transport.pages("projects/")
-        return ((row["slug"], self.spec_of(row, transport)) for row in by_name(rows) if row["slug"] == project)
-
-    def address(self, document: Document) -> str:
-        return f"projects/{document.name}/"
-
-    def spec_of(self, row: Json, transport: Transport) -> Json:
-        return {"title": row["name"], "description": row["description"], "code_formats": row["code_formats"]}
-
-    def create(self, write: Write, document: Document) -> Json:
-        spec = document.spec
-        body = {
-            "slug": document.name,
-            "name": spec.get("title") or document.name,
-            "description": spec.get("description", ""),
-        }
-        made = write.send("POST", "projects/", body)
-        if not write.dry:
-            self._set_code_formats(write, document, spec, made)
-        return made
-
-    def update(self, write: Write, document: Document, fields: Mapping[str, Any], seen: str) -> Json:
-        body = {
-            ("name" if name == "title" else name): fields[name] for name in ("title", "description") if name in fields
-        }
-        made = write.send("PATCH", self.address(document), body, seen=seen)
-        self._set_code_formats(write, document, fields, made)
-        return made
-
-    def _set_code_formats(self, write: Write, document: Document, fields: Mapping[str, Any], seen: Json) -> None:
-        """Set the policy where it is another than in ``seen``; policies have an address and a tag of their own."""
-        wanted = fields.get("code_formats", seen["code_formats"])
-        if wanted != seen["code_formats"]:
-            policies = f"{self.address(document)}policies/"
-            tag = write.transport.send("GET", policies).headers["ETag"]
-            write.send("PATCH", policies, {"code_formats": wanted}, seen=tag)
-
-
-class MembershipKind(Kind):
-    """Roles of accounts in a project; the name is the account's."""
-
-    name, prunable = "Membership", True
-    shape = Shape({"role": Text(("viewer", "publisher", "approver", "operator", "admin"))}, frozenset({"role"}))
-
-    def all(self, transport: Transport, project: str) -> Iterator[tuple[str, Json]]:
-        rows = transport.pages(f"projects/{project}/members/")
-        return ((row["username"], {"role": row["role"]}) for row in by_name(rows, "username"))
-
-    def address(self, document: Document) -> str:
-        return f"projects/{document.project}/members/{quote(document.name, safe='')}/"
-
-    def create(self, write: Write, document: Document) -> Json:
-        body = {"username": document.name, "role": document.spec["role"]}
-        return write.send("POST", f"projects/{document.project}/members/", body)
-
-    def update(self, write: Write, document: Document, fields: Mapping[str, Any], seen: str) -> Json:
-        return self.create(write, document)
-
 
 _WINDOW = Shape(
     {
@@ -374,8 +314,8 @@ class WebhookKind(Kind):
         return f"webhooks/{row['id']}/"
 
     def _row(self, transport: Transport, document: Document) -> Json | None:
-        wanted = {"project__slug": document.project, "name": document.name}
-        return next(iter(transport.pages("webhooks/", wanted)), None)
+        rows = transport.pages("webhooks/", {"project__slug": document.project})
+        return next((row for row in rows if row["name"] == document.name), None)  # a filter would part at commas
 
 
 # In the order in which they need one another.
@@ -384,6 +324,9 @@ KINDS: dict[str, Kind] = {
     for kind in (
         ProjectKind(),
         MembershipKind(),
+        SigningKeyKind(),
+        SigningIdentityKind(),
+        TrustRuleKind(),
         EnvironmentKind(),
         FleetKind(),
         ModelKind(),

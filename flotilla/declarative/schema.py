@@ -70,6 +70,17 @@ class Whole:
 
 
 @dataclass(frozen=True, slots=True)
+class Maybe:
+    """A value, or null for none."""
+
+    of: Type
+
+    def read(self, node: yaml.Node, path: str, problems: Problems) -> Any:
+        """Return the value; None for null."""
+        return None if _scalar(node) is None else self.of.read(node, path, problems)
+
+
+@dataclass(frozen=True, slots=True)
 class Number:
     """A number."""
 

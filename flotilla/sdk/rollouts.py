@@ -24,6 +24,10 @@ class Rollouts:
         """Return one."""
         return dict(self._transport.send("GET", f"rollouts/{rollout_id}/").json())
 
+    def stages(self, rollout_id: str) -> Json:
+        """Return ``stages``, what each waits for and how long it took, and ``moves``, every change of its phase."""
+        return dict(self._transport.send("GET", f"rollouts/{rollout_id}/stages").json())
+
     def pause(self, rollout_id: str, reason: str = "") -> Json:
         """Hold it: until it is resumed it neither succeeds nor goes back by itself. Returns it."""
         return self._verb(rollout_id, "pause", {"reason": reason})

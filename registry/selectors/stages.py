@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from datetime import datetime
 
 from registry.domain.health import deployment_health, ready_percent
@@ -27,7 +28,16 @@ def rollout_stages(rollout: Rollout, now: datetime) -> tuple[Stage, ...]:
 
 def rollout_moves(rollout: Rollout) -> list[Transition]:
     """Return the moves of a rollout's phase, oldest first."""
-    moves = Transition.objects.filter(object_type="rollout", object_id=rollout.pk)
+    return _moves("rollout", rollout.pk)
+
+
+def request_moves(approval: ApprovalRequest) -> list[Transition]:
+    """Return the moves of a request's state, oldest first."""
+    return _moves("approvalrequest", approval.pk)
+
+
+def _moves(object_type: str, object_id: uuid.UUID) -> list[Transition]:
+    moves = Transition.objects.filter(object_type=object_type, object_id=object_id)
     return list(moves.order_by("created_at", "id"))
 
 

@@ -19,10 +19,10 @@ from flotilla.declarative.documents import Document, read_documents, write_docum
 from flotilla.declarative.kinds import KINDS, SHAPES, SITE
 from flotilla.sdk.transport import Transport
 from registry.models import AuditEvent
-from tests.console.conftest import Cast
+from tests.console.conftest import Cast, public_key
 
 ADDRESS = "https://example.com/secret-path"
-SECRETS = dict.fromkeys(("HOOK", "WEBHOOK_CHAT_URL", "WEBHOOK_YES_URL", "WEBHOOK_ÜBER__1_URL"), ADDRESS)
+SECRETS = dict.fromkeys(("HOOK", "WEBHOOK_CHAT_URL", "WEBHOOK_YES_URL", "WEBHOOK_ÜBER__1__2_URL"), ADDRESS)
 
 
 class HereTransport(Transport):
@@ -114,6 +114,45 @@ models = specs(
     links=st.lists(st.fixed_dictionaries({"label": labels, "url": st.just("https://example.com/a?b=c#d")}), max_size=2),
     owner=st.just("alice"),
 )
+thresholds = st.fixed_dictionaries(
+    {"warn": st.none() | st.integers(1, 99), "fail": st.none() | st.integers(100, 2**53)}
+)
+treatments = st.sampled_from(["accept", "review", "refuse"])
+licences = st.lists(st.sampled_from(["MIT", "Apache-2.0", "GPL-*"]), unique=True)
+projects = specs(
+    title=labels,
+    description=texts,
+    code_formats=st.sampled_from(["allow", "approve", "forbid"]),
+    pickles_known_only=st.booleans(),
+    signing_policy=st.sampled_from(["off", "optional", "required"]),
+    size_limits=specs(total_bytes=thresholds, file_bytes=thresholds, files=thresholds),
+    licence_policy=specs(allowed=licences, forbidden=licences, unlisted=treatments, missing=treatments),
+    quotas=specs(bytes=st.integers(10**6, 10**12), versions=st.integers(10, 10**4), nodes=st.integers(10, 100)),
+)
+PEMS = [public_key().strip() for _number in range(3)]
+keyless = st.fixed_dictionaries(
+    {
+        "identity": st.sampled_from(["ci@corp.example", "https://github.com/octo/swift/.github/workflows/a.yml@x"]),
+        "issuer": st.sampled_from(["https://accounts.corp.example", "https://token.actions.githubusercontent.com"]),
+    }
+)
+rules = st.fixed_dictionaries(
+    {
+        "issuer": st.just("github"),
+        "service_account": st.just("robot"),
+        "repository_id": st.sampled_from(["1", "4711"]),
+        "owner_id": st.just("99"),
+        "scopes": st.sampled_from([["read"], ["write"], ["write", "read"]]),
+    },
+    optional={
+        "repository": st.sampled_from(["", "octo/swift"]),
+        "ref": st.sampled_from(["refs/heads/main", "refs/heads/é"]),
+        "environment": st.sampled_from(["", "release"]),
+        "events": st.sampled_from([["push"], ["workflow_dispatch", "push"]]),
+        "lifetime_minutes": st.integers(1, 60),
+        "is_enabled": st.booleans(),
+    },
+)
 hooks = st.fixed_dictionaries(
     {"url_env": st.just("HOOK")},
     optional={
@@ -142,6 +181,11 @@ def worlds(draw: st.DrawFn) -> list[Document]:
         {"environment": st.just("dev"), "selector": st.dictionaries(labels, labels, max_size=2)}
     )
     found += some("Fleet", selectors, "spare")
+    found += some("Project", projects, "wren")
+    found += some("SigningIdentity", keyless, "ci")
+    for pem, name in zip(draw(st.permutations(PEMS)), ("release", "b, c", "yes"), strict=True):
+        found += some("SigningKey", st.just({"public_key": pem}), name)
+    found += some("TrustRule", rules, "push", "a, b")
     found += some("Membership", st.fixed_dictionaries({"role": roles}), "charlie", "vera")
     found += some("Model", models, "finch")
     if draw(st.booleans()):
@@ -152,7 +196,7 @@ def worlds(draw: st.DrawFn) -> list[Document]:
     found += some("ServingConfig", bodies, "finch")
     routes = {"routes": [{"version": 1, "weight": 100}]}
     found += some("Deployment", st.sampled_from([routes, {**routes, "weight_range": [0, 50]}]), "finch@dev")
-    found += some("Webhook", hooks, "chat", "yes", "Über: 1")
+    found += some("Webhook", hooks, "chat", "yes", "Über: 1, 2")
     return found
 
 
@@ -186,6 +230,7 @@ def read(folder: Path, text: str) -> list[Document]:
 @pytest.fixture
 def transport(cast: Cast) -> Iterator[Transport]:
     cast.ready_version()
+    cast.trust_rule().delete()  # its issuer and its account stay
     found = HereTransport(cast.token("alice"))
     yield found
     found.close()

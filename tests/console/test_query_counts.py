@@ -123,6 +123,8 @@ def addresses(served: Served) -> dict[str, str]:
         "deployment": deployment,
         "rollouts": f"{deployment}rollouts/",
         "rollout": f"/api/v1/rollouts/{served.deployment.rollouts.earliest('created_at').pk}/",
+        "rollout stages": f"/api/v1/rollouts/{served.deployment.rollouts.earliest('created_at').pk}/stages",
+        "approval stages": f"/api/v1/approvals/{served.approval.pk}/stages",
         **{
             name: f"/api/v1/{name}/"
             for name in (

@@ -35,6 +35,9 @@ from registry.selectors.models import model_get
 from registry.services import deployments as services
 from registry.services.operations import try_it
 
+# 202: it goes on; 200: there was nothing to change.
+CHANGE = {200: ChangeOutcomeSerializer, 202: ChangeOutcomeSerializer}
+
 
 class DeploymentList(ApiView):
     """Deployments of a project."""
@@ -56,7 +59,7 @@ class DeploymentList(ApiView):
         summary="Deploy, or change a deployment",
         description="202: it is being rolled out, or waits for approval. 200: nothing to change.",
         request=ChangeWrite,
-        responses={202: ChangeOutcomeSerializer},
+        responses=CHANGE,
     )
     def post(self, request: Request, project: str) -> Response:
         given = self.read(ChangeWrite)
@@ -133,7 +136,7 @@ class DeploymentRoutes(DeploymentView):
 
     checks_match = True
 
-    @extend_schema(summary="Move traffic", request=TrafficWrite, responses={202: ChangeOutcomeSerializer})
+    @extend_schema(summary="Move traffic", request=TrafficWrite, responses=CHANGE)
     def post(self, request: Request, project: str, deployment: uuid.UUID) -> Response:
         row = self.deployment
         generation, given = self.match(request, row), self.read(TrafficWrite)
@@ -147,7 +150,7 @@ class DeploymentRollback(DeploymentView):
 
     checks_match = True
 
-    @extend_schema(summary="Roll back", request=None, responses={202: ChangeOutcomeSerializer})
+    @extend_schema(summary="Roll back", request=None, responses=CHANGE)
     def post(self, request: Request, project: str, deployment: uuid.UUID) -> Response:
         row = self.deployment
         generation = self.match(request, row)

@@ -9,6 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from console.api.examples import add_examples
+from console.api.links import add_links
 from console.api.schema import PARAMETERS, PROBLEM, STRICT, refusals, refused_with, tags
 from console.api.views import ApiView
 from console.description import document
@@ -110,6 +111,7 @@ def add_raw_routes(result: dict[str, Any], generator: Any, request: Any, public:
         )
     }
     add_examples(result["paths"])
+    add_links(result["paths"])
     components = result["components"]
     _close_bodies(result["paths"], components["schemas"])
     for schema in components["schemas"].values():

@@ -11,8 +11,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from console.api.etag import matched, tagged
-from console.api.v1.deployments import change_answer
-from console.api.v1.serializers.deployments import ChangeOutcomeSerializer, RolloutReason, RolloutSerializer
+from console.api.v1.deployments import CHANGE, change_answer
+from console.api.v1.serializers.deployments import RolloutReason, RolloutSerializer
 from console.api.views import ApiView
 from registry.models import Rollout
 from registry.selectors import deployments as selectors
@@ -100,7 +100,7 @@ class RolloutRetry(RolloutView):
         summary="Retry a rollout",
         description="Of the newest rollout of a deployment, when it failed or went back: a new one with the same spec.",
         request=None,
-        responses={202: ChangeOutcomeSerializer},
+        responses=CHANGE,
     )
     def post(self, request: Request, rollout: uuid.UUID) -> Response:
         seen = self.rollout

@@ -203,7 +203,7 @@ def rollout(request: HttpRequest, project: str, deployment_id: uuid.UUID, rollou
         "rollout": found,
         "stages": stage_selectors.rollout_stages(found, timezone.now()),
         "moves": stage_selectors.rollout_moves(found),
-        "curl": equivalents.curl("GET", f"rollouts/{found.pk}/"),
+        "curl": equivalents.curl("GET", f"rollouts/{found.pk}/stages"),
     }
     topics = [f"deployment:{one.pk}"]
     return render_page(

@@ -45,6 +45,28 @@ def test_a_rollout_is_paused_resumed_aborted_as_it_was_seen(development: Cast, a
     assert bob.post(f"{address}abort", {"why": "?"}).status_code == 400
 
 
+def test_the_stages_of_a_rollout_tell_what_each_waits_for(development: Cast, api: Callable[..., Any]) -> None:
+    bob, vera = api("bob"), api("vera")
+    address = f"/api/v1/rollouts/{under_way(development, api).pk}/"
+    assert api("charlie").get(f"{address}stages").status_code == 404
+    found = vera.get(f"{address}stages").json()
+    assert [(one["name"], one["state"]) for one in found["stages"]] == [("load", "current"), ("verify", "ahead")]
+    assert found["stages"][0]["gate"] and found["stages"][0]["seconds"] is None
+    bob.post(f"{address}pause", {"reason": "Lunch."})
+    found = vera.get(f"{address}stages").json()
+    assert (found["stages"][0]["state"], found["stages"][0]["gate"]) == ("paused", "Paused by bob. Lunch.")
+    assert (found["moves"][-1]["to_state"], found["moves"][-1]["actor_name"]) == ("paused", "bob")
+
+
+def test_the_stages_of_a_request_tell_who_is_missing(development: Cast, api: Callable[..., Any]) -> None:
+    asked = api("bob").post(DEPLOYMENTS, change("production", spec(100))).json()
+    found = api("vera").get(f"/api/v1/approvals/{asked['approval']}/stages").json()
+    names = [(one["name"], one["state"]) for one in found["stages"]]
+    assert names == [("approval", "current"), ("load", "ahead"), ("verify", "ahead")]
+    assert found["stages"][0]["then"] == "expires"
+    assert api("charlie").get(f"/api/v1/approvals/{asked['approval']}/stages").status_code == 404
+
+
 def test_and_on_the_page_of_its_deployment(development: Cast, api: Callable[..., Any]) -> None:
     rollout = under_way(development, api)
     page = f"/p/wren/deployments/{rollout.deployment_id}/"

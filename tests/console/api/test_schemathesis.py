@@ -1,4 +1,4 @@
-"""The description and the console hold each other to their word: schemathesis over every operation.
+"""The description and the console hold each other to their word: schemathesis over every operation, and along links.
 
 A real console (uvicorn) on real PostgreSQL and Valkey answers requests that are made from its own description: right
 ones about things that are there, wrong ones, and right ones about things that are not. No answer may be a 5xx, and none
@@ -7,6 +7,9 @@ may be one that the document does not announce: status, content type, headers, b
 
 from __future__ import annotations
 
+import itertools
+import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +24,7 @@ from schemathesis.core.failures import Failure
 from schemathesis.specs.openapi import checks
 
 from console.description import document
-from tests.console.api.world import World, cut_off, make_world
+from tests.console.api.world import BODIES, World, cut_off, make_world
 from tests.console.conftest import RunningConsole, make_cast
 
 CHECKS = [
@@ -44,6 +47,24 @@ class Fuzzed:
     url: str
     world: World
     operations: list[Any]
+    schema: Any
+
+    def follow(self, walks: int, steps: int) -> Counter[str]:
+        """Walk along links from what is made; return how often each operation was called and did what was asked."""
+        done: Counter[str] = Counter()
+        machine = _walker(self, done)
+        machine.run(
+            settings=settings(
+                max_examples=walks,
+                stateful_step_count=steps,
+                deadline=None,
+                database=None,
+                derandomize=True,
+                phases=[Phase.generate],
+                suppress_health_check=list(HealthCheck),
+            )
+        )
+        return done
 
     def try_out(self, mode: GenerationMode, examples: int, *, present: bool) -> int:
         """Send examples of every operation; return how many were sent."""
@@ -92,6 +113,56 @@ class Fuzzed:
         return sent
 
 
+def _walker(fuzzed: Fuzzed, done: Counter[str]) -> Any:
+    """Return the state machine of schemathesis that begins with what can be made, and goes where links lead.
+
+    Bodies are those of the world, which are accepted, each under a name of its own; so walks lead far.
+    """
+    token = fuzzed.world.cast.token("alice")
+    names = itertools.count()
+    bodies = {f"{method} /api/v1/{_template(route)}": body for (method, route), body in BODIES.items()}
+
+    class Walker(fuzzed.schema.as_state_machine()):  # type: ignore[misc]
+        def step(self, input: Any) -> Any:
+            case = input.case
+            if case.meta.generation.mode.is_positive:
+                body = bodies.get(f"{case.operation.method} {case.operation.path}")
+                if body is not None:
+                    new = f"new-{next(names)}"
+                    case.body = {
+                        key: new if value in ("new", "machine", "dora") else value for key, value in body.items()
+                    }
+                linked = {name for _location, name in input.applied_parameters}
+                for one in case.operation.path_parameters:
+                    if one.name not in linked and one.name in fuzzed.world.values:
+                        case.path_parameters[one.name] = fuzzed.world.values[one.name]
+            return super().step(input)
+
+        def get_call_kwargs(self, case: Any) -> dict[str, Any]:
+            headers = {"Authorization": f"Bearer {token}", "If-Match": "*"}
+            return {"base_url": fuzzed.url, "headers": headers, "timeout": 30}
+
+        def after_call(self, response: Any, case: Any) -> None:
+            super().after_call(response, case)
+            if response.status_code < 300:
+                done[case.operation.label] += 1
+
+        def validate_response(self, response: Any, case: Any, additional_checks: Any = None, **kwargs: Any) -> None:
+            case.validate_response(
+                response,
+                checks=[*CHECKS, checks.use_after_free, checks.ensure_resource_availability],
+                recorder=self.recorder,
+                transport_kwargs=kwargs,
+                headers=kwargs["headers"],
+            )
+
+    return Walker
+
+
+def _template(route: str) -> str:
+    return re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", route)
+
+
 def _leaves(group: Any) -> Iterator[Any]:
     for one in group.exceptions:
         if isinstance(one, BaseExceptionGroup):
@@ -109,7 +180,7 @@ def fuzzed(transactional_db: None, console: RunningConsole, monkeypatch: pytest.
     schema.config.checks.negative_data_rejection.expected_statuses = refusals
     found = [result.ok() for result in schema.get_all_operations() if result.ok().path not in STREAMS]
     found.sort(key=lambda one: ORDER.index(one.method.lower()))
-    return Fuzzed(console.url, world, found)
+    return Fuzzed(console.url, world, found, schema.exclude(path=sorted(STREAMS)))
 
 
 def test_right_and_wrong_requests_get_only_announced_answers(fuzzed: Fuzzed) -> None:
@@ -117,6 +188,18 @@ def test_right_and_wrong_requests_get_only_announced_answers(fuzzed: Fuzzed) -> 
     assert fuzzed.try_out(GenerationMode.NEGATIVE, 1, present=True) > 60
     assert fuzzed.try_out(GenerationMode.POSITIVE, 1, present=False) > 90
     assert fuzzed.try_out(GenerationMode.POSITIVE, 1, present=True) > 90
+
+
+def test_a_walk_along_links_meets_only_announced_answers(fuzzed: Fuzzed) -> None:
+    assert len(fuzzed.follow(walks=2, steps=12)) > 5
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_many_walks_along_links_meet_only_announced_answers(fuzzed: Fuzzed) -> None:
+    done = fuzzed.follow(walks=150, steps=30)
+    print(sum(done.values()), len(done), done)
+    assert len(done) > 100
 
 
 @pytest.mark.slow

@@ -1,6 +1,8 @@
 """Large uploads whose connection is cut again and again, and whose server is killed: they end as the same bytes.
 
-``FLOTILLA_CUT_UPLOAD_MB`` says how large (512; 10240 for what is promised).
+``FLOTILLA_CUT_UPLOAD_MB`` says how large (512; 10240 for what is promised). Cuts come after so many bytes; with
+``FLOTILLA_CUT_UPLOAD_EVERY=30s`` by the clock, on a line of ``FLOTILLA_CUT_UPLOAD_RATE_MB`` a second (20), which makes
+that mean something: 10 GB take more than eight minutes and are cut 17 times, each time within a chunk.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import os
 import select
 import socket
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -27,16 +30,23 @@ MB = 1 << 20
 SIZE = int(os.environ.get("FLOTILLA_CUT_UPLOAD_MB", "512")) * MB
 # Not a multiple of the chunks, so that every cut is at another place of one.
 BYTES_UNTIL_CUT = 39 * MB + 12345
+SECONDS_UNTIL_CUT = float(os.environ.get("FLOTILLA_CUT_UPLOAD_EVERY", "0").removesuffix("s"))
+BYTES_A_SECOND = int(os.environ.get("FLOTILLA_CUT_UPLOAD_RATE_MB", "20")) * MB
 MOST_MEMORY = 200_000_000
+LEAST_CUTS = int(SIZE / BYTES_A_SECOND / SECONDS_UNTIL_CUT) if SECONDS_UNTIL_CUT else SIZE // (60 * MB)
 
 
 class CuttingProxy:
-    """Passes bytes to a port and back; resets a connection on which so many bytes have gone to the server."""
+    """Passes bytes to a port and back; resets a connection on which so many bytes have gone to the server.
+
+    By the clock: one on which bytes go when its time has come, and no more bytes pass than the line takes.
+    """
 
     def __init__(self, target: int) -> None:
         self.target = target
         self.cuts = 0
         self._left = BYTES_UNTIL_CUT
+        self._cut_at = time.monotonic() + SECONDS_UNTIL_CUT
         self._lock = threading.Lock()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
@@ -72,15 +82,19 @@ class CuttingProxy:
                             end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
                         return
                     (server if source is client else client).sendall(piece)
+                    if source is client and SECONDS_UNTIL_CUT:
+                        time.sleep(len(piece) / BYTES_A_SECOND)
 
     def _is_cut(self, count: int) -> bool:
         with self._lock:
             self._left -= count
-            if self._left > 0:
-                return False
-            self._left = BYTES_UNTIL_CUT
-            self.cuts += 1
-            return True
+            now = time.monotonic()
+            # Small pieces are heads of requests: a cut comes within the bytes of a file.
+            is_time = count > 16 * 1024 and now >= self._cut_at if SECONDS_UNTIL_CUT else self._left <= 0
+            if is_time:
+                self._left, self._cut_at = BYTES_UNTIL_CUT, now + SECONDS_UNTIL_CUT
+                self.cuts += 1
+            return is_time
 
 
 def most_memory(pid: int) -> int:
@@ -125,5 +139,6 @@ def test_upload_over_many_cuts_and_a_killed_server_is_bit_exact(
         assert hashlib.file_digest(staged, "sha256").digest() == expected.digest()
     assert upload.sha256 in (expected.hexdigest(), "")
     assert killed
-    assert proxy.cuts >= SIZE // (60 * MB)
+    assert proxy.cuts >= LEAST_CUTS
+    print(f"{proxy.cuts} cuts, at most {max(peaks) / 1e6:.0f} MB of memory")
     assert max(peaks) < MOST_MEMORY, f"{max(peaks) / 1e6:.0f} MB"
