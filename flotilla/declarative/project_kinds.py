@@ -11,8 +11,8 @@ from flotilla.declarative.kind import Json, Kind, Refused, Write, by_name, strip
 from flotilla.declarative.schema import Flag, Items, Maybe, Shape, Text, Whole
 from flotilla.sdk.transport import Transport
 
-# Of a measure that is named both thresholds are: what is left out is none.
-_LIMIT = Shape({"warn": Maybe(Whole(1)), "fail": Maybe(Whole(1))}, defaults={"warn": None, "fail": None})
+# A measure is replaced as a whole: a threshold that is left out is the usual one, null is none.
+_LIMIT = Shape({"warn": Maybe(Whole(1)), "fail": Maybe(Whole(1))})
 _TREATMENT = Text(("accept", "review", "refuse"))
 _POLICIES = ("code_formats", "pickles_known_only", "signing_policy", "size_limits", "licence_policy")
 
@@ -49,6 +49,8 @@ class ProjectKind(Kind):
     def spec_of(self, row: Json, transport: Transport) -> Json:
         address = f"projects/{row['slug']}/"
         policies, _tag = _read(transport, f"{address}policies/")
+        # Those in force are never above the site's, whatever the project asks for.
+        policies["size_limits"] = policies["own_size_limits"]
         found = {"title": row["name"], "description": row["description"]} | {name: policies[name] for name in _POLICIES}
         return found | {"quotas": _limits(_read(transport, f"{address}quotas/")[0])}
 
@@ -58,6 +60,8 @@ class ProjectKind(Kind):
         if tables := {name for name, value in spec.items() if isinstance(value, dict)}:
             found = self.read(transport, document)
             spec |= {name: {**(found[0][name] if found else {}), **spec[name]} for name in tables}
+        if "size_limits" in spec:
+            spec["size_limits"] = {name: limit for name, limit in spec["size_limits"].items() if limit}
         return with_spec(document, spec)
 
     def create(self, write: Write, document: Document) -> Json:
@@ -86,7 +90,7 @@ class ProjectKind(Kind):
         if policies:
             address = f"{self.address(document)}policies/"
             now, tag = _read(write.transport, address)
-            _send_changed(write, address, now, policies, tag)
+            _send_changed(write, address, now | {"size_limits": now["own_size_limits"]}, policies, tag)
         if "quotas" in fields:
             address = f"{self.address(document)}quotas/"
             now, tag = _read(write.transport, address)
@@ -103,9 +107,7 @@ def _limits(quotas: Json) -> Json:
 
 
 def _send_changed(write: Write, address: str, now: Json, wanted: Mapping[str, Any], tag: str) -> None:
-    """Send what is to be otherwise. Tables are sent whole: the server replaces them."""
-    whole = {name: {**now[name], **value} if isinstance(value, Mapping) else value for name, value in wanted.items()}
-    changed = {name: value for name, value in whole.items() if value != now[name]}
+    changed = {name: value for name, value in wanted.items() if value != now[name]}
     if changed:
         write.send("PATCH", address, changed, seen=tag)
 

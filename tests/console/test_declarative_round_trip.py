@@ -115,7 +115,7 @@ models = specs(
     owner=st.just("alice"),
 )
 thresholds = st.fixed_dictionaries(
-    {"warn": st.none() | st.integers(1, 99), "fail": st.none() | st.integers(100, 2**53)}
+    {"warn": st.none() | st.integers(1, 99)}, optional={"fail": st.none() | st.integers(100, 2**53)}
 )
 treatments = st.sampled_from(["accept", "review", "refuse"])
 licences = st.lists(st.sampled_from(["MIT", "Apache-2.0", "GPL-*"]), unique=True)

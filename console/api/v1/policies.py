@@ -62,5 +62,6 @@ def _document(project: Project) -> dict[str, Any]:
         "pickles_known_only": project.pickles_known_only,
         "signing_policy": project.signing_policy,
         "size_limits": limits_json(size_limits_of(project)),
+        "own_size_limits": project.size_limits,
         "licence_policy": licence_policy_of(project).to_json(),
     }

@@ -43,12 +43,13 @@ class LicencePolicySerializer(serializers.Serializer[Any]):
 
 
 class PoliciesSerializer(serializers.Serializer[Any]):
-    """The policies in force, with what is usual filled in."""
+    """The policies in force, with what is usual filled in. ``own_size_limits``: what the project itself has set."""
 
     code_formats = serializers.ChoiceField(choices=CodeFormats.choices)
     pickles_known_only = serializers.BooleanField()
     signing_policy = serializers.ChoiceField(choices=SigningPolicy.choices)
     size_limits = SizeLimitsSerializer()
+    own_size_limits = SizeLimitsSerializer()
     licence_policy = LicencePolicySerializer()
 
 
