@@ -9,21 +9,24 @@ from typing import Any
 from django.conf import settings
 
 
-def curl(method: str, path: str, body: Any = None) -> str:
+def curl(method: str, path: str, body: Any = None, *, is_new: bool = False) -> str:
     """Return a curl command for the REST API. The token is taken from the variable FLOTILLA_TOKEN.
 
     A change takes any state for the one it expects; who wants to be sure sends the ETag that was read.
+    ``is_new``: the command makes what is not there yet, and changes nothing that somebody made meanwhile.
     """
     parts = ["curl -sS"]
     if method != "GET":
         parts[0] += f" -X {method}"
     parts.append('-H "Authorization: Bearer $FLOTILLA_TOKEN"')
     if method in {"PUT", "PATCH", "DELETE"}:
-        parts.append('-H "If-Match: *"')
+        parts.append('-H "If-None-Match: *"' if is_new else '-H "If-Match: *"')
     if body is not None:
         parts.append('-H "Content-Type: application/json"')
         parts.append("-d " + shlex.quote(json.dumps(body, ensure_ascii=False)))
-    parts.append(f"{settings.PUBLIC_URL}/api/v1/{path}")
+    address = f"{settings.PUBLIC_URL}/api/v1/{path}"
+    # A shell takes an ampersand for its own; $VERSION of longer scripts stays what the shell fills in.
+    parts.append(shlex.quote(address) if "?" in path else address)
     return " \\\n  ".join(parts)
 
 

@@ -37,7 +37,7 @@ def connection_options(function: Callable[..., Any]) -> Callable[..., Any]:
     for option in reversed(
         (
             click.option("--url", help="The console. [env: FLOTILLA_URL]"),
-            click.option("--token", help="API token; better in FLOTILLA_TOKEN or FLOTILLA_TOKEN_FILE."),
+            click.option("--token", help="API key; better in FLOTILLA_TOKEN or FLOTILLA_TOKEN_FILE."),
             click.option("--project", "-p", help="Project. [env: FLOTILLA_PROJECT; default: default]"),
             click.option("--profile", help="What flotilla login kept under this name. [env: FLOTILLA_PROFILE]"),
         )

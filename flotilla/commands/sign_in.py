@@ -26,7 +26,7 @@ _SCOPES = click.Choice(["read", "write", "admin"])
 
 
 @click.command()
-@click.option("--token-stdin", is_flag=True, help="Read an API token from standard input and keep it.")
+@click.option("--token-stdin", is_flag=True, help="Read an API key from standard input and keep it.")
 @click.option("--oidc", is_flag=True, help="In CI: show the job's identity and keep the short-lived token for it.")
 @click.option("--id-token-var", default="FLOTILLA_ID_TOKEN", show_default=True, help="With --oidc: GitLab's variable.")
 @click.option("--rule", default="", help="With --oidc: the project's rule, where several fit.")
@@ -100,7 +100,7 @@ def whoami(client: Flotilla, as_json: bool) -> None:
 
 def _with_token(url: str, token: str, project: str) -> Profile:
     if not token.startswith("flo_") or not token.isprintable() or " " in token:
-        raise CommandFailed("Standard input holds no API token (flo_...).", Exit.USAGE)
+        raise CommandFailed("Standard input holds no API key (flo_...).", Exit.USAGE)
     return _checked(Profile(url, token, project))
 
 

@@ -1,5 +1,6 @@
 // What every page has: theme, keyboard, jump palette, toasts, copy buttons, relative times, guarded forms.
 import { refreshCountdowns } from "./countdown.js";
+import { startEquivalents } from "./equivalent.js";
 import { startLive } from "./live.js";
 
 const html = document.documentElement;
@@ -236,4 +237,5 @@ setInterval(refreshTimes, 10000);
 setInterval(refreshCountdowns, 1000);
 refreshTimes();
 refreshCountdowns();
+startEquivalents();
 startLive();

@@ -20,6 +20,35 @@ let over = false;
 let shown = 0;
 let unfinished = [];
 
+// What is wrong with a field stands at it, as after a form that was sent.
+function wrong(errors) {
+  for (const old of form.querySelectorAll(".field .errors")) old.remove();
+  const rest = [];
+  for (const [name, found] of Object.entries(errors)) {
+    const text = [found].flat().map((error) => error.message ?? error).join(" ");
+    const input = form.elements.namedItem(name);
+    if (!input) {
+      rest.push(text);
+      continue;
+    }
+    const line = Object.assign(document.createElement("p"), { className: "errors", id: `${input.id}_error`, textContent: text });
+    const field = input.closest(".field");
+    field.dataset.invalid = "";
+    field.append(line);
+    input.setAttribute("aria-invalid", "true");
+    input.setAttribute("aria-describedby", `${input.id}_helptext ${line.id}`);
+    if (field === form.querySelector(".field[data-invalid]")) input.focus();
+  }
+  return rest.join(" ");
+}
+form.addEventListener("input", ({ target: input }) => {
+  const field = input.closest(".field[data-invalid]");
+  if (!field) return;
+  delete field.dataset.invalid;
+  input.removeAttribute("aria-invalid");
+  field.querySelector(".errors")?.remove();
+});
+
 function problem(message) {
   byId("upload-error").hidden = !message;
   byId("upload-error").textContent = message ?? "";
@@ -40,7 +69,7 @@ function summary() {
   clearTimeout(shown);
   shown = 0;
   const [all, done, failed, missing, waiting] = [batch.length, ...["done", "failed", "missing", "waiting"].map((state) => batch.count(state))];
-  byId("upload-total").textContent = all && !batch.isRunning ? say("total", { all, size: size(batch.size) }) : "";
+  byId("upload-total").textContent = all && !batch.isRunning ? say(all === 1 ? "totalOne" : "total", { all, size: size(batch.size) }) : "";
   const panel = byId("upload-all");
   panel.hidden = !target.version || over;
   const bar = panel.querySelector("progress");
@@ -121,8 +150,7 @@ async function begin() {
   const answer = await call(form.action, { method: "POST", body: new FormData(form) });
   const document_ = await answer.json().catch(() => null);
   if (!answer.ok || !document_) {
-    const errors = Object.values(document_?.errors ?? {}).flat();
-    throw new Problem(errors.map((error) => error.message ?? error).join(" ") || say("answered", { status: answer.status }));
+    throw new Problem(document_?.errors ? wrong(document_.errors) : say("answered", { status: answer.status }));
   }
   return { ...document_, at: Date.now(), project: form.dataset.project };
 }

@@ -49,7 +49,7 @@ class NewMemberForm(StyledForm):
     is_service = forms.BooleanField(
         required=False,
         label=gettext_lazy("Service account"),
-        help_text=gettext_lazy("For machines: it works with API tokens, cannot sign in and never approves."),
+        help_text=gettext_lazy("For machines: it works with API keys, cannot sign in and never approves."),
     )
     test_ids = {
         "username": "member-username",

@@ -132,4 +132,5 @@ def _preview(model: RegisteredModel, form: AliasForm) -> dict[str, Any] | None:
         return None
     body = {"version": after.number, "is_protected": bool(form["is_protected"].value())}
     path = f"projects/{model.project.slug}/models/{model.slug}/aliases/{name}/"
-    return {"move": selectors.alias_move(model, name, after), "curl": equivalents.curl("PUT", path, body)}
+    move = selectors.alias_move(model, name, after)
+    return {"move": move, "curl": equivalents.curl("PUT", path, body, is_new=move.before is None)}

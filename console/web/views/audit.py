@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from urllib.parse import urlencode
 
 from django.http import HttpRequest, HttpResponse
@@ -33,6 +32,6 @@ def audit(request: HttpRequest) -> HttpResponse:
         "search": search,
         "chosen": chosen,
         "export": f"/api/v1/{export}",
-        "curl": f"{equivalents.curl('GET', shlex.quote(export))} > audit.jsonl\nflotilla audit verify audit.jsonl",
+        "curl": f"{equivalents.curl('GET', export)} > audit.jsonl\nflotilla audit verify audit.jsonl",
     }
     return render_page(request, "web/audit.html", context, current="audit")

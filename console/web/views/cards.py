@@ -75,11 +75,12 @@ def edit(request: HttpRequest, project: str, model: str) -> HttpResponse:
             messages.success(request, _("The card is saved."))
             return redirect("web:model-card", project, model)
     path = f"projects/{project}/models/{model}/card/"
+    latest = selectors.card_latest(one)
     context = {
         "form": form,
         "text": str(form["text"].value() or ""),
-        "latest": selectors.card_latest(one),
-        "curl": equivalents.curl("PUT", path, {"text": "# …", "comment": ""}),
+        "latest": latest,
+        "curl": equivalents.curl("PUT", path, {"text": "# …", "comment": ""}, is_new=latest is None),
     }
     response = tab(request, one, "card_edit", context)
     response.status_code = 422 if form.is_bound else 200

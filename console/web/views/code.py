@@ -48,7 +48,7 @@ def version_code(request: HttpRequest, project: str, model: str, number: int) ->
         "version": one,
         "effects": selectors.code_effects([one], timezone.now()),
         "form": form,
-        "curl": equivalents.curl("POST", path, {"reason": "CVE-2026-1234"}),
+        "curl": equivalents.curl("POST", path, {"reason": "CVE-2026-1234"}) if one.code_permitted_at else "",
         **permissions(actor, one, "version.quarantine", "project.policy"),
     }
     return render_page(

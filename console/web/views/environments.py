@@ -49,6 +49,16 @@ def environments(request: HttpRequest) -> HttpResponse:
         "section": "environments",
         "rows": [(one, _opening(one, now)) for one in rows],
         "form": form,
+        "curl": equivalents.curl(
+            "POST",
+            "environments/",
+            {"slug": "staging", "name": "Staging", "requires_approval": True, "required_approvals": 1},
+        ),
+        "fleet_curl": equivalents.curl(
+            "POST",
+            "fleets/",
+            {"slug": "staging", "name": "Staging", "environment": "staging", "selector": {"staging": "yes"}},
+        ),
         **permissions(actor, None, "site.environments"),
     }
     status = 422 if form.is_bound else 200

@@ -23,6 +23,7 @@ from registry.errors import RegistryError, ValidationFailed
 from registry.models import NodeObservation
 from registry.selectors import deployments as deployment_selectors
 from registry.selectors import fleet as selectors
+from registry.selectors.draining import drain_effects
 from registry.services import fleet as services
 from serving_node.contract.control import SCRATCH_PREFIX
 
@@ -59,7 +60,12 @@ def join(request: HttpRequest) -> HttpResponse:
             add_errors(form, error)
         else:
             command = equivalents.join(text)
-    context = {"form": form, "command": command, **permissions(actor, None, "site.fleet")}
+    context = {
+        "form": form,
+        "command": command,
+        "curl": equivalents.curl("POST", "join-tokens/", {"labels": {"development": "yes"}}),
+        **permissions(actor, None, "site.fleet"),
+    }
     status = 422 if form.is_bound and not command else 200
     response = render_page(request, "web/fleet/join.html", context, current="fleet", topics=["fleet"], status=status)
     if command:
@@ -73,7 +79,8 @@ def node(request: HttpRequest, node_id: uuid.UUID) -> HttpResponse:
     """One node: state, inventory, what it holds, its load."""
     actor = actor_of(request)
     one = selectors.node_get(actor, node_id)
-    row = selectors.node_row(one)
+    now = timezone.now()
+    row = selectors.node_row(one, now)
     span = span_of(request)
     context = {
         "node": one,
@@ -84,7 +91,10 @@ def node(request: HttpRequest, node_id: uuid.UUID) -> HttpResponse:
         "span": span,
         "span_seconds": SPANS[span][0],
         "spans": [(name, label) for name, (_seconds, label) in SPANS.items()],
-        "now": timezone.now(),
+        "now": now,
+        "effects": drain_effects(actor, one, now),
+        "cordon_curl": equivalents.curl("POST", f"nodes/{one.pk}/{'cordon' if one.is_schedulable else 'uncordon'}"),
+        "drain_curl": equivalents.curl("POST", f"nodes/{one.pk}/drain", {"deadline_seconds": 60}),
         **permissions(actor, None, "site.fleet"),
     }
     topics = [f"node:{one.pk}", "metrics"]

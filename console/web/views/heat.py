@@ -65,18 +65,19 @@ def heat(request: HttpRequest) -> HttpResponse:
         "search": search,
         "hidden_nodes": len(nodes) - len(shown),
         "hidden_models": max(0, len(served) - MODELS_SHOWN),
-        "curl": equivalents.curl("GET", _same(show, wanted)),
+        "curl": equivalents.curl("GET", _same(show, wanted, served)),
     }
     return render_page(request, "web/fleet/heat.html", context, current="fleet", topics=["fleet", "metrics"])
 
 
-def _same(show: str, fleet: str) -> str:
+def _same(show: str, fleet: str, served: Mapping[str, list[Deployment]]) -> str:
     """Return the address of the API that has the same, of one deployment where it is about models."""
-    if show == "state":
+    first = next(iter(served.values()), None)
+    if show == "state" or (show != "hardware" and first is None):
         return "nodes/"
     metric = "cpu,memory,gpu,gpu_memory" if show == "hardware" else "failure_rate" if show == "failures" else show
-    about = f"&fleet={fleet}" if fleet else ""
-    return f"metrics/query?metric={metric}&by=node&range_seconds=60{about or '&deployment=ID' * (show != 'hardware')}"
+    about = f"&fleet={fleet}" if fleet else f"&deployment={first[0].pk}" if first and show != "hardware" else ""
+    return f"metrics/query?metric={metric}&by=node&range_seconds=60{about}"
 
 
 def _served(actor: Actor, fleet: str, search: str) -> dict[str, list[Deployment]]:

@@ -71,7 +71,7 @@ def _hits(request: HttpRequest) -> list[Hit]:
         slug = frame.project.slug
         hits.append(Hit(_("Upload a version"), _("Action"), "cloud-upload", reverse("web:upload", args=[slug])))
         hits.append(Hit(_("New model"), _("Action"), "plus", reverse("web:model-new", args=[slug])))
-    hits.append(Hit(_("API tokens"), _("Settings"), "key-round", reverse("web:tokens")))
+    hits.append(Hit(_("API keys"), _("Settings"), "key-round", reverse("web:tokens")))
     hits.append(Hit(_("Environments"), _("Settings"), "shield", reverse("web:environments")))
     for model in models.models_visible_to(actor)[:500]:
         where = _("Model in %(project)s") % {"project": model.project.slug}

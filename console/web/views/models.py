@@ -81,7 +81,7 @@ def model_new(request: HttpRequest, project: str) -> HttpResponse:
         else:
             messages.success(request, _("Model %(name)s is made.") % {"name": made.slug})
             return redirect("web:model", room.slug, made.slug)
-    body = {"slug": form["slug"].value() or "sentiment", "description": form["description"].value() or ""}
+    body = {"slug": "sentiment", "description": "", "task": ""}
     context = {
         "project": room,
         "form": form,

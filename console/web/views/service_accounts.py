@@ -43,7 +43,7 @@ def account_list(request: HttpRequest) -> HttpResponse:
         "section": "service-accounts",
         "form": form,
         "accounts": list(selectors.service_accounts(actor)),
-        "curl": equivalents.curl("POST", "service-accounts/", {"username": "ci-sentiment"}),
+        "curl": equivalents.curl("POST", "service-accounts/", {"username": "ci-sentiment", "site_role": "none"}),
         **permissions(actor, None, "site.users"),
     }
     status = 422 if form.is_bound else 200

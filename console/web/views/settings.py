@@ -6,6 +6,7 @@ from django.contrib import messages
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect
+from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
@@ -14,6 +15,7 @@ from console.identity.reauthentication import sensitive
 from console.web import equivalents
 from console.web.forms import settings as forms
 from console.web.page import actor_of, add_errors, frame_of, page, permissions, render_page
+from console.web.undo import done
 from registry.errors import NotFound, RegistryError
 from registry.models import CodeFormats, Project, Role, User
 from registry.selectors import accounts as selectors
@@ -59,7 +61,8 @@ def members(request: HttpRequest) -> HttpResponse:
         "roles": Role.choices,
         "add": add,
         "create": create,
-        "curl": equivalents.curl("POST", f"projects/{project.slug}/members/", {"username": "bob", "role": "approver"}),
+        "account_curl": equivalents.curl("POST", "users/", {"username": "dana", "site_role": "none"}),
+        "curl": equivalents.curl("POST", f"projects/{project.slug}/members/", {"username": "dana", "role": "approver"}),
         **permissions(actor, project, "project.members"),
         **permissions(actor, None, "site.users"),
     }
@@ -67,6 +70,11 @@ def members(request: HttpRequest) -> HttpResponse:
     return render_page(
         request, "web/settings/members.html", context, project=project, current="settings", status=status
     )
+
+
+def _code_curl(project: Project) -> str:
+    body = {"code_formats": project.code_formats, "pickles_known_only": project.pickles_known_only}
+    return equivalents.curl("PATCH", f"projects/{project.slug}/policies/", body)
 
 
 def _create_member(request: HttpRequest, project: Project, form: forms.NewMemberForm) -> bool:
@@ -96,7 +104,9 @@ def _change_role(request: HttpRequest, project: Project) -> HttpResponse:
         if _is_current_member(request, project, user):
             wanted = request.POST.get("role", "")
             services.membership_set(project=project, user=user, role=wanted, actor=actor_of(request))
-            messages.success(request, _("The role of %(name)s is changed.") % {"name": user.username})
+            text = _("The role of %(name)s is changed.") % {"name": user.username}
+            back = {"user": user.username, "role": request.POST["seen"], "seen": wanted}
+            done(request, text, request.path, form="role", **back)
     return redirect("web:members")
 
 
@@ -126,7 +136,8 @@ def member_remove(request: HttpRequest) -> HttpResponse:
     with held(project):
         if _is_current_member(request, project, user):
             services.membership_remove(project=project, user=user, actor=actor_of(request))
-            messages.success(request, _("%(name)s is no longer a member.") % {"name": user.username})
+            text = _("%(name)s is no longer a member.") % {"name": user.username}
+            done(request, text, reverse("web:members"), form="add", user=user.username, role=request.POST["seen"])
     return redirect("web:members")
 
 
@@ -161,11 +172,14 @@ def projects(request: HttpRequest) -> HttpResponse:
             messages.success(request, _("Project %(name)s is made.") % {"name": made.name})
             return redirect("web:models", made.slug)
     administered = set(selectors.projects_administered(actor))
+    mine = list(selectors.projects_of(actor))
     context = {
         "section": "projects",
         "form": form,
-        "projects": [(one, one in administered) for one in selectors.projects_of(actor)],
+        "projects": [(one, one in administered) for one in mine],
         "code_formats": CodeFormats.choices,
+        "curl": equivalents.curl("POST", "projects/", {"slug": "vision", "name": "Vision"}),
+        "code_curl": next((_code_curl(one) for one in mine if one in administered), ""),
         **permissions(actor, None, "site.projects"),
     }
     status = 422 if form.is_bound else 200

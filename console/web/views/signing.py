@@ -55,7 +55,11 @@ def signing(request: HttpRequest, project: str) -> HttpResponse:
         return redirect("web:signing", room.slug)
     room.refresh_from_db()
     verified = selectors.verified_by(room)
-    named = {"name": "ci", "identity": "https://.../release.yml@refs/tags/*", "issuer": "https://..."}
+    named = {
+        "name": "ci",
+        "identity": "https://github.com/acme/models/.github/workflows/release.yml@refs/tags/*",
+        "issuer": "https://token.actions.githubusercontent.com",
+    }
     body = {"name": "release", "public_key": "-----BEGIN PUBLIC KEY-----\n..."}
     context = {
         "section": "projects",
@@ -64,7 +68,7 @@ def signing(request: HttpRequest, project: str) -> HttpResponse:
         "forms": forms,
         "identities": [(one, verified.get(str(one.pk), 0)) for one in selectors.signing_identities(room)],
         "keys": [(one, verified.get(one.fingerprint, 0)) for one in selectors.signing_keys(room)],
-        "curl": equivalents.curl("PATCH", f"projects/{room.slug}/", {"signing_policy": room.signing_policy}),
+        "curl": equivalents.curl("PATCH", f"projects/{room.slug}/policies/", {"signing_policy": room.signing_policy}),
         "identity_curl": equivalents.curl("POST", f"projects/{room.slug}/signing-identities/", named),
         "key_curl": equivalents.curl("POST", f"projects/{room.slug}/signing-keys/", body),
         **permissions(actor, room, "project.policy"),

@@ -98,7 +98,13 @@ def providers(request: HttpRequest) -> HttpResponse:
         else:
             messages.success(request, _("%(name)s is added.") % {"name": made.name})
             return redirect("web:sso-provider", made.slug)
-    example = {"slug": "okta", "name": "Okta", "issuer": "https://…", "client_id": "…", "client_secret": "…"}
+    example = {
+        "slug": "okta",
+        "name": "Okta",
+        "issuer": "https://acme.okta.com",
+        "client_id": "0oa1flotilla",
+        "client_secret": "…",
+    }
     context = {
         "section": "sso",
         "form": form,

@@ -41,7 +41,12 @@ def token_list(request: HttpRequest) -> HttpResponse:
         "form": form,
         "secret": secret,
         "tokens": list(selectors.tokens_visible_to(actor)),
-        "curl": equivalents.curl("GET", "me/"),
+        "curl": equivalents.curl(
+            "POST",
+            "api-keys/",
+            {"name": "CI of sentiment", "scopes": ["write"], "project": None, "allowed_networks": []},
+        ),
+        "use_curl": equivalents.curl("GET", "me/"),
     }
     status = 422 if form.is_bound else 200
     response = render_page(request, "web/settings/tokens.html", context, current="settings", status=status)

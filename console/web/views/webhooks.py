@@ -50,8 +50,9 @@ def webhook_list(request: HttpRequest) -> HttpResponse:
     example = {
         "project": project.slug if project else None,
         "name": "chat",
-        "url": "https://…",
+        "url": "https://chat.example.com/hooks/models",
         "events": ["*"],
+        "format": "standard",
     }
     context = {
         "section": "webhooks",

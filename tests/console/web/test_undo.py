@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from registry.domain.plans import DeploymentSpec, RouteSpec
-from registry.models import Alias, RegisteredModel, Route, ServingNode
+from registry.models import Alias, Membership, RegisteredModel, Route, ServingNode
 from registry.services import aliases, deployments
 from tests.console.web.conftest import Browse, Served
 from tests.console.web.test_try_it import two_units
@@ -110,3 +110,17 @@ def test_a_page_that_reads_itself_again_takes_no_message_from_the_next(served: S
     behind = alice.get("/fleet/", headers={"Flotilla-Refresh": "1"})
     assert "New deployments stay off this node." not in behind.text
     assert "New deployments stay off this node." in alice.get(answer["Location"]).text
+
+
+def test_a_role_and_a_membership_come_back(served: Served, browse: Browse) -> None:
+    alice, of_bob = browse("alice"), Membership.objects.filter(user=served.cast.bob, project=served.cast.project)
+    seen = {"user": "bob", "seen": "publisher"}
+    answer = alice.post("/settings/members/", {"form": "role", "role": "approver", **seen})
+    address, fields = undo_of(alice, answer)
+    assert of_bob.get().role == "approver"
+    alice.post(address, fields)
+    assert of_bob.get().role == "publisher"
+    address, fields = undo_of(alice, alice.post("/settings/members/remove/", seen))
+    assert not of_bob.exists()
+    alice.post(address, fields)
+    assert of_bob.get().role == "publisher"
