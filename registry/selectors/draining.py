@@ -7,7 +7,7 @@ from datetime import datetime
 
 from registry.domain.actors import Actor
 from registry.models import Deployment, ServingNode
-from registry.selectors.deployments import deployments_on, deployments_visible_to
+from registry.selectors.deployments import deployments_visible_to
 from registry.selectors.fleet import fleets_of, is_reachable, nodes_of, observation_of
 from registry.selectors.heat import model_heat
 
@@ -32,15 +32,16 @@ class DrainEffects:
 def drain_effects(actor: Actor, node: ServingNode, now: datetime) -> DrainEffects:
     """Return what answers on the node now, in a fixed number of queries."""
     answering = _answering(node)
-    rows = deployments_on(node).filter(served_name__in=answering).order_by("served_name")
+    if not answering:
+        return DrainEffects((), 0)
+    places = fleets_of(node)
+    rows = Deployment.objects.filter(fleet__in=places, served_name__in=answering).order_by("served_name")
     concerned = list(rows.select_related("fleet", "project"))
     visible = set(
         deployments_visible_to(actor).filter(pk__in=[one.pk for one in concerned]).values_list("pk", flat=True)
     )
     neighbours = [
-        one
-        for one in nodes_of(*fleets_of(node))
-        if one.pk != node.pk and one.state == "ready" and is_reachable(one, now)
+        one for one in nodes_of(*places) if one.pk != node.pk and one.state == "ready" and is_reachable(one, now)
     ]
     rates = model_heat("request_rate", [node.pk], answering, now)
     seen = [

@@ -94,6 +94,35 @@ def test_the_keyboard_goes_searches_and_helps(shared_served: Served, visitor: Vi
     assert visitor.problems == []
 
 
+def test_the_call_follows_what_is_typed_and_a_wrong_name_is_told_at_its_field(
+    shared_served: Served, visitor: Visitor
+) -> None:
+    visitor.sign_in("alice")
+    page = visitor.open("/p/wren/models/new/")
+    page.get_by_test_id("model-form").get_by_label("Description").fill("It's a bird")
+    page.get_by_test_id("model-form").get_by_label("Name").fill("heron")
+    call = page.locator("#model-new-curl").inner_text()
+    assert """-d '{"slug":"heron","description":"It'\\''s a bird","task":""}'""" in call
+    page = visitor.open("/settings/tokens/")
+    page.get_by_test_id("token-scope").select_option("read")
+    page.get_by_test_id("token-form").get_by_label("Only from").fill("10.1.0.0/16, 10.2.0.0/16")
+    assert '"scopes":["read"]' in page.locator("#tokens-curl").inner_text()
+    assert '"allowed_networks":["10.1.0.0/16","10.2.0.0/16"]' in page.locator("#tokens-curl").inner_text()
+    assert visitor.problems == []
+    page = visitor.open("/p/wren/upload/")
+    page.get_by_test_id("upload-model").fill("heron")
+    assert "flotilla push heron model.onnx" in page.locator("#upload-push").inner_text()
+    page.get_by_test_id("upload-model").fill("größe")
+    page.get_by_test_id("upload-files").set_input_files({"name": "m.onnx", "mimeType": "", "buffer": b"x"})
+    page.get_by_test_id("upload-list").get_by_text("m.onnx").wait_for()
+    page.get_by_test_id("upload-submit").click()
+    page.locator("#id_model_error").get_by_text("Use letters, digits").wait_for()
+    assert page.evaluate("document.activeElement.name") == "model"
+    assert page.get_by_test_id("upload-model").input_value() == "größe"
+    page.get_by_test_id("upload-model").fill("heron")
+    assert page.locator("#id_model_error").count() == 0
+
+
 def test_the_config_editor_judges_while_typing(shared_served: Served, visitor: Visitor) -> None:
     visitor.sign_in("bob")
     page = visitor.open("/p/wren/models/finch/configs/new/")
