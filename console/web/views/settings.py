@@ -61,7 +61,7 @@ def members(request: HttpRequest) -> HttpResponse:
         "roles": Role.choices,
         "add": add,
         "create": create,
-        "account_curl": equivalents.curl("POST", "users/", {"username": "dana", "site_role": "none"}),
+        "account_curl": equivalents.curl("POST", "users/", {"username": "dana", "password": "a long first password"}),
         "curl": equivalents.curl("POST", f"projects/{project.slug}/members/", {"username": "dana", "role": "approver"}),
         **permissions(actor, project, "project.members"),
         **permissions(actor, None, "site.users"),
