@@ -67,7 +67,8 @@ def _call(command: str) -> Call:
     lexer.whitespace_split = True
     words = list(lexer)
     assert not {"&", ";", "|", "<"} & set(words), f"a shell reads this otherwise: {command}"
-    method, headers, body, url = "GET", [], "", ""
+    method, body, url = "GET", "", ""
+    headers: list[tuple[str, str]] = []
     rest = iter(words[1:])
     for word in rest:
         if word == "-X":
@@ -103,7 +104,9 @@ def test_each_form_shows_its_call_and_each_call_works(served: Served, browse: Br
     client, token = browse("alice"), cast.token("alice")
     # The examples of the API's own pages are about things that are not there.
     paths = {name: path for name, path in served.paths().items() if not name.startswith("api-docs")}
-    silent, refused, made = set(), {}, set()
+    silent: set[str] = set()
+    refused: dict[str, str] = {}
+    made: set[tuple[str, str]] = set()
     for name, path in paths.items():
         page = Page(client.get(path).text)
         texts = [text for text in page.commands if "/api/v1/" in text]
