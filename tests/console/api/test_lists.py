@@ -143,8 +143,11 @@ def test_a_cursor_is_of_its_own_list_and_order(many: list[RegisteredModel], api:
 @pytest.mark.parametrize(
     "value",
     [
-        *("x", "9" * 40, "%00x", "%F0%9F%A6%86"),
-        *(pytest.param(value, marks=pytest.mark.slow) for value in ("", "-1", "1.5", "true", "null")),
+        *("9" * 40, "%00x"),
+        *(
+            pytest.param(value, marks=pytest.mark.slow)
+            for value in ("", "x", "-1", "1.5", "true", "null", "%F0%9F%A6%86")
+        ),
         pytest.param("a" * 5000, id="long", marks=pytest.mark.slow),
     ],
 )

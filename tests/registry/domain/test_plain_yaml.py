@@ -12,8 +12,10 @@ def test_values_are_read() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["a: !!python/object/apply:os.system ['true']", "a: [", "[" * 20_000, "a: &a {b: 1}\nc: {<<: *a}", "\0"]
-)  # fmt: skip
+    "text",
+    ["a: !!python/object/apply:os.system ['true']", "a: [", "[" * 20_000, "a: &a {b: 1}\nc: {<<: *a}", "\0"],
+    ids=["object", "open", "deep", "alias", "nul"],
+)
 def test_what_does_more_is_refused(text: str) -> None:
     with pytest.raises(UnreadableYaml):
         read_plain(text)
