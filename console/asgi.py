@@ -33,7 +33,7 @@ from console.middleware.edge import Edge  # noqa: E402
 from console.uploads.asgi import UploadsApp  # noqa: E402
 
 _django = BodyLimit(_django_app)
-_EVENTS = re.compile(r"/api/v1/operations/([0-9a-f-]{36})/events")
+_EVENTS = re.compile(r"/api/v1/operations/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})/events")
 
 
 class Application:

@@ -52,6 +52,9 @@ class OperationEventsApp:
         except (OperationalError, InterfaceError):
             self._hub.unsubscribe(subscription)
             return await refuse(send, 503, _("The database cannot be reached; try again."))
+        except BaseException:  # also when the client leaves just now
+            self._hub.unsubscribe(subscription)
+            raise
         if first is None:
             self._hub.unsubscribe(subscription)
             return await refuse(send, 401, _("Sign in, or send a token."))

@@ -158,6 +158,12 @@ def test_one_account_has_a_limit_of_streams(console: RunningConsole, shared_cast
         stream.close()
 
 
+@pytest.mark.parametrize("name", ["-" * 36, "0" * 36, "0" * 32 + "----"])
+def test_what_is_no_operation_is_not_found(console: RunningConsole, name: str) -> None:
+    with console.client() as client:
+        assert client.get(f"/api/v1/operations/{name}/events").status_code in (401, 404)
+
+
 def test_events_of_an_operation_arrive_until_it_ends(console: RunningConsole, shared_cast: Cast) -> None:
     version = shared_cast.version()
     operation = operations.operation_create(
