@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 from collections import deque
-from collections.abc import Callable
-from concurrent.futures import Future
+from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Any
 
 from django.utils.translation import gettext as _
@@ -26,7 +27,8 @@ from registry.services.staging import staging_path
 # Of each request so many pieces are in memory at most: some are being written and hashed, the next one arrives.
 PIECE_BYTES = 1 << 20
 PIECES = 3
-COMMIT_BYTES = 8 << 20
+# A process that dies loses what arrived since the last commit.
+COMMIT_SECONDS = 1.0
 FLUSH_BYTES = 16 << 20
 IDLE_SECONDS = 60.0
 _buffers = BufferPool(PIECE_BYTES)
@@ -62,8 +64,9 @@ class Reception:
         before = self._digest.copy()
         try:
             try:
-                await self._copy(body)
-                await self._written()
+                async with self._commits() as commits:
+                    await self._copy(body, commits)
+                    await self._written()
             except ProtocolError:
                 await self._settle(is_whole=False)
                 raise
@@ -80,8 +83,10 @@ class Reception:
             if self._staged.offset == self._upload.length:
                 _digests.forget(self._upload.pk)
 
-    async def _copy(self, body: Body) -> None:
+    async def _copy(self, body: Body, commits: asyncio.Future[None]) -> None:
         while True:
+            if commits.done():  # It failed, and says why.
+                await commits
             buffer = await self._buffer()
             # The first piece ends at a block of the disk, so that the others begin at one.
             wanted = PIECE_BYTES - self._arrived % BLOCK_BYTES
@@ -96,7 +101,7 @@ class Reception:
             if count == 0:
                 return _buffers.give(buffer)
             self._take(buffer, count)
-            await self._note_progress()
+            self._flush_when_due()
 
     async def _buffer(self) -> memoryview:
         """Return memory for the next piece, after the oldest one where there are too many."""
@@ -123,11 +128,19 @@ class Reception:
         """Begin to write and hash a piece in two threads, after the one before."""
         piece = buffer[:count]
         self._arrived += count
-        hashed = self._lane.hashing.submit(self._digest.update_sha256, piece) if self._is_in_step else None
-        written = asyncio.get_running_loop().run_in_executor(self._lane.writing, self._write, piece, hashed)
-        self._running.append((buffer, written))
+        hashed = threading.Lock()
+        if self._is_in_step:
+            hashed.acquire()
+            self._lane.hashing.put(partial(self._hash, piece, hashed))
+        self._running.append((buffer, self._lane.writing.call(self._write, piece, hashed)))
 
-    def _write(self, piece: memoryview, hashed: Future[None] | None) -> None:
+    def _hash(self, piece: memoryview, hashed: threading.Lock) -> None:
+        try:
+            self._digest.update_sha256(piece)
+        finally:
+            hashed.release()
+
+    def _write(self, piece: memoryview, hashed: threading.Lock) -> None:
         start = self._staged.offset
         try:
             if not self._is_broken:  # Behind a piece that could not be written there is no place for another.
@@ -138,21 +151,37 @@ class Reception:
         finally:
             written = piece[: self._staged.offset - start]
             UPLOADED.inc(len(written))
-            if hashed is not None:
+            if self._is_in_step:
                 self._digest.update_blake3(written)
             if self._hasher is not None:
                 self._hasher.update(written)
-            if hashed is not None:
-                hashed.result()
+            hashed.acquire()  # until the other thread has done with the piece
 
-    async def _note_progress(self) -> None:
-        """Now and then let the database know, and the disk."""
+    @contextlib.asynccontextmanager
+    async def _commits(self) -> AsyncIterator[asyncio.Future[None]]:
+        """Let the database know every second how far it is, where every byte counts; the future is done on failure."""
+        end = asyncio.Event()
+        commits = asyncio.ensure_future(self._commit_until(end))
+        try:
+            yield commits
+        finally:
+            end.set()
+            await commits
+
+    async def _commit_until(self, end: asyncio.Event) -> None:
+        while not end.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(COMMIT_SECONDS):
+                    await end.wait()
+            reached = self._staged.offset
+            if self._committed < reached < self._upload.length and self._checksum is None and not end.is_set():
+                self._committed = await in_database_thread(
+                    sessions.commit, self._upload, reached, self._committed, None
+                )
+
+    def _flush_when_due(self) -> None:
         reached = self._staged.offset
-        if reached == self._upload.length:
-            return
-        if self._checksum is None and reached - self._committed >= COMMIT_BYTES:
-            self._committed = await in_database_thread(sessions.commit, self._upload, reached, self._committed, None)
-        if reached - self._flushed >= FLUSH_BYTES and not self._staged.is_direct:
+        if reached - self._flushed >= FLUSH_BYTES and reached < self._upload.length and not self._staged.is_direct:
             self._flushed = reached
             _flusher.ask(staging_path(self._upload.pk))
 
@@ -188,4 +217,4 @@ class Reception:
         )
 
     async def _in_lane(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        return await asyncio.get_running_loop().run_in_executor(self._lane.writing, function, *arguments)
+        return await self._lane.writing.call(function, *arguments)

@@ -1,133 +1,132 @@
-"""A file in chunks, read and hashed once: each knows the digest of everything up to its end."""
+"""A file in chunks, read and hashed once, while it is sent.
+
+Most of it goes in stretches: long ones, read piece by piece, of which everything counts that arrived. The last chunk,
+and the first one of an upload that is gone on with, are checked: they carry the digest of everything up to their end,
+and count whole or not at all.
+"""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from io import BufferedReader
-from typing import Any, Self
+from typing import Any
 
 from blake3 import blake3
 
 from flotilla.sdk.transport import ApiError
 
+# The code of an error that no other attempt mends.
+FILE_CHANGED = "file_changed"
 FIRST_BYTES = 16 << 20
-# A chunk counts whole or not at all: over a bad connection only short ones arrive, over a good one long ones cost less.
-LEAST_BYTES, MOST_BYTES = 1 << 20, 32 << 20
+# Each chunk costs both sides some milliseconds; but what stands between them may want an answer now and then.
+LEAST_BYTES, MOST_BYTES = 1 << 20, 256 << 20
 _GROW_WITHIN_SECONDS = 1.0
+_GROWTH = 4
 _PIECE_BYTES = 1 << 20
+# A digest on the way is 2 KB; one that is kept saves reading the file from the start after a cut.
+_KEPT_EVERY = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """``before`` and ``digest`` are over all of the file up to the beginning and up to the end of the chunk."""
+    """``length`` bytes from ``offset``. ``checksum`` is what ``Upload-Checksum`` says, empty for a stretch."""
 
     offset: int
-    memory: bytearray
-    content: memoryview
-    before: Any
-    digest: Any
+    length: int
+    checksum: str
+    content: Callable[[], Iterator[bytes]]
 
-    def __iter__(self) -> Iterator[memoryview]:
-        """Yield the bytes in pieces that an HTTP client copies cheaply; again and again."""
-        for start in range(0, len(self.content), _PIECE_BYTES):
-            yield self.content[start : start + _PIECE_BYTES]
-
-    @property
-    def end(self) -> int:
-        """The offset behind it."""
-        return self.offset + len(self.content)
-
-    @property
-    def checksum(self) -> str:
-        """What ``Upload-Checksum`` says."""
-        return f"blake3-prefix {base64.b64encode(self.digest.digest()).decode()}"
+    def __iter__(self) -> Iterator[bytes]:
+        """Yield the bytes, in pieces that an HTTP client sends without copying them; again and again."""
+        return self.content()
 
 
 class Chunks:
-    """Chunks of a file or of a part of one; while one is sent, the next one is read and hashed.
+    """Chunks of a file or of a part of one."""
 
-    Going back costs reading from the start.
-    """
+    def __init__(
+        self, source: BufferedReader, size: int, start: int, offset: int, passing: Callable[[int], None]
+    ) -> None:
+        """``size`` bytes of ``source`` from ``start``; offsets count from there.
 
-    def __init__(self, source: BufferedReader, size: int, start: int = 0) -> None:
-        """``size`` bytes of ``source`` from ``start``; offsets count from there."""
+        ``offset`` is where the first chunk will be. ``passing`` hears within a stretch how far it is read.
+        """
         self._source = source
         self._size = size
         self._start = start
+        self._passing = passing
         self._wanted = FIRST_BYTES
-        self._chunk: Chunk | None = None
-        self._next: Future[Chunk] | None = None
-        self._memory: list[bytearray] = []
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="hash")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self._thread.shutdown(cancel_futures=True)
+        self._most = MOST_BYTES
+        # Whether what the server has is the beginning of this file.
+        self._is_known = offset == 0
+        self._digest, self._reached = blake3(), 0
+        self._kept: dict[int, Any] = {}
 
     def at(self, offset: int) -> Chunk:
-        """Return the chunk at ``offset``; the same again without reading, or less of it, when asked again.
-
-        What the one before held is overwritten.
+        """Return the chunk at ``offset``.
 
         Raises:
-            ApiError: the file ends before ``offset``: somebody cut it meanwhile.
+            ApiError: the file ends before: somebody cut it meanwhile. Also on reading the chunk.
         """
-        chunk = self._chunk
-        if chunk is not None and chunk.offset == offset and len(chunk.content) <= self._wanted:
-            return chunk
-        following = self._next.result() if self._next is not None else None
-        if following is not None and following.offset == offset:
-            self._forget(chunk)
-            chunk = following
-        else:
-            before = chunk.before if chunk is not None and chunk.offset == offset else self._hash_until(offset)
-            self._forget(chunk)
-            self._forget(following)
-            chunk = self._read(offset, before)
-        self._chunk, self._next = chunk, None
-        if chunk.end < self._size:
-            self._next = self._thread.submit(self._read, chunk.end, chunk.digest)
-        return chunk
+        rest = self._size - offset
+        most_checked = min(FIRST_BYTES, self._wanted)
+        if self._is_known and rest > most_checked:
+            # Something is left for the last chunk.
+            length = min(self._wanted, rest - 1)
+            return Chunk(offset, length, "", partial(self._stretch, offset, length))
+        length = min(rest, most_checked)
+        pieces = list(self._read(offset, length))
+        checksum = f"blake3-prefix {base64.b64encode(self._digest.digest()).decode()}"
+        return Chunk(offset, length, checksum, pieces.__iter__)
 
     def note_success(self, seconds: float) -> None:
         """Let chunks grow when one took no time to speak of."""
+        self._is_known = True
         if seconds < _GROW_WITHIN_SECONDS:
-            self._wanted = min(2 * self._wanted, MOST_BYTES)
+            self._wanted = min(_GROWTH * self._wanted, self._most)
 
-    def note_failure(self) -> None:
-        """Let chunks shrink, the one that failed too."""
+    def note_failure(self, *, is_too_large: bool = False) -> None:
+        """Let chunks shrink, the one that failed too; for good when something on the way takes none so large."""
         self._wanted = min(max(self._wanted // 2, LEAST_BYTES), MOST_BYTES)
+        if is_too_large:
+            self._most = self._wanted
 
-    def _forget(self, chunk: Chunk | None) -> None:
-        if chunk is not None:
-            self._memory.append(chunk.memory)
+    def _stretch(self, offset: int, length: int) -> Iterator[bytes]:
+        for piece in self._read(offset, length):
+            before = self._reached - len(piece)
+            if before > offset:
+                self._passing(before)
+            yield piece
 
-    def _read(self, offset: int, before: Any) -> Chunk:
-        wanted = min(self._wanted, self._size - offset)
-        memory = self._memory.pop() if self._memory else bytearray()
-        if len(memory) < wanted:
-            memory = bytearray(wanted)
-        content = memoryview(memory)[:wanted]
-        self._source.seek(self._start + offset)
-        content = content[: self._source.readinto(content)]
-        if not content:
-            raise ApiError(0, "file_changed", f"{self._source.name} became shorter while it was sent.")
-        digest = before.copy()
-        digest.update(content)
-        return Chunk(offset, memory, content, before, digest)
+    def _read(self, offset: int, length: int) -> Iterator[bytes]:
+        self._go_to(offset)
+        end = offset + length
+        while offset < end:
+            piece = self._source.read(min(_PIECE_BYTES, end - offset))
+            if not piece:
+                raise ApiError(0, FILE_CHANGED, f"{self._source.name} became shorter while it was sent.")
+            self._take(piece)
+            offset += len(piece)
+            yield piece
 
-    def _hash_until(self, offset: int) -> Any:
-        digest = blake3()
-        self._source.seek(self._start)
-        while offset:
-            piece = self._source.read(min(_PIECE_BYTES, offset))
+    def _take(self, piece: bytes) -> None:
+        self._digest.update(piece)
+        before, self._reached = self._reached, self._reached + len(piece)
+        if before // _KEPT_EVERY != self._reached // _KEPT_EVERY:
+            self._kept[self._reached] = self._digest.copy()
+
+    def _go_to(self, offset: int) -> None:
+        """Let the digest be that of all before ``offset``, and the source stand there."""
+        if self._reached != offset:
+            self._kept = {mark: digest for mark, digest in self._kept.items() if mark <= offset}
+            self._reached = max(self._kept, default=0)
+            self._digest = self._kept[self._reached].copy() if self._reached else blake3()
+        self._source.seek(self._start + self._reached)
+        while self._reached < offset:
+            piece = self._source.read(min(_PIECE_BYTES, offset - self._reached))
             if not piece:
                 break
-            digest.update(piece)
-            offset -= len(piece)
-        return digest
+            self._take(piece)

@@ -14,13 +14,12 @@ from typing import Any
 from blake3 import blake3
 
 from flotilla.sdk import tus
-from flotilla.sdk.transport import ApiError, Transport
+from flotilla.sdk.transport import Transport
 from flotilla.sdk.tus import FileThere, Progress
 
 LEAST_BYTES = 4 << 30
 _PARTS = 4
 _READ_BYTES = 4 << 20
-_CHECKSUM_MISMATCH = 460
 
 
 def send(
@@ -99,22 +98,9 @@ def _send_part(
     is_stopped: Callable[[], Any],
 ) -> str:
     """Send a part, or the rest of it, and return its location."""
+    words = {"Upload-Concat": "partial", "Upload-Length": str(length)}
     with file.open("rb") as source:
-        if begun is not None:
-            try:
-                tus.send_chunks(
-                    transport, begun.location, source, length, tell, is_stopped, offset=begun.offset, start=start
-                )
-                return begun.location
-            except ApiError as error:
-                # What is there is not the beginning of this part: then all of it is sent.
-                if error.status != _CHECKSUM_MISMATCH:
-                    raise
-            tus.end(transport, begun.location)
-        words = {"Upload-Concat": "partial", "Upload-Length": str(length)}
-        location = tus.create(transport, metadata, words)
-        tus.send_chunks(transport, location, source, length, tell, is_stopped, start=start)
-        return location
+        return tus.send(transport, metadata, words, source, length, tell, is_stopped, begun=begun, start=start)
 
 
 def _digest(file: Path, is_stopped: Callable[[], Any]) -> str:

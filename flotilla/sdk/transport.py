@@ -73,7 +73,7 @@ class Transport:
         path: str,
         *,
         json: Any = None,
-        content: bytes | Iterable[memoryview] | None = None,
+        content: bytes | Iterable[bytes] | None = None,
         headers: Mapping[str, str] | None = None,
         params: Mapping[str, str] | None = None,
         once: bool = False,
@@ -99,7 +99,7 @@ class Transport:
                     method,
                     target,
                     json=json,
-                    content=content,  # type: ignore[arg-type]  # memory is sent like bytes
+                    content=content,
                     headers=headers,
                     params=params or None,
                 )

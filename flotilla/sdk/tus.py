@@ -9,10 +9,15 @@ from dataclasses import dataclass, field
 from io import BufferedReader
 from typing import Any
 
-from flotilla.sdk.chunks import Chunks
+from flotilla.sdk.chunks import FILE_CHANGED, Chunk, Chunks
 from flotilla.sdk.transport import ApiError, Transport
 
+CHECKSUM_MISMATCH = 460
+_TOO_LARGE = 413
+_PASSING = frozenset({0, 409, 423, CHECKSUM_MISMATCH, 502, 503, 504})
 _ATTEMPTS = 6
+# A digest that differs twice does so because of what came before.
+_MISMATCHES = 2
 _TUS = {"Tus-Resumable": "1.0.0"}
 Progress = Callable[[int, int], None]
 
@@ -69,6 +74,45 @@ def end(transport: Transport, location: str) -> None:
     transport.send("DELETE", location, headers=_TUS)
 
 
+def send(
+    transport: Transport,
+    metadata: Mapping[str, str],
+    headers: Mapping[str, str],
+    source: BufferedReader,
+    size: int,
+    progress: Progress | None,
+    is_stopped: Callable[[], Any],
+    *,
+    begun: FileThere | None = None,
+    start: int = 0,
+) -> str:
+    """Send ``size`` bytes of ``source`` from ``start``, or the rest of what was ``begun``; return the location.
+
+    Once more from the beginning where what the server has turns out to be something else, or was damaged on the way.
+
+    Raises:
+        ApiError: refused, or still failing after several attempts.
+    """
+    location, offset = (begun.location, begun.offset) if begun is not None else ("", 0)
+    if begun is not None and begun.size != size:
+        end(transport, location)
+        location, offset = "", 0
+    try:
+        location = location or create(transport, metadata, headers)
+        send_chunks(transport, location, source, size, progress, is_stopped, offset=offset, start=start)
+    except ApiError as error:
+        if error.status != CHECKSUM_MISMATCH:
+            raise
+        end(transport, location)
+        location = create(transport, metadata, headers)
+        send_chunks(transport, location, source, size, progress, is_stopped, start=start)
+    return location
+
+
+class _Stopped(Exception):
+    """Somebody else failed, or wants no more."""
+
+
 def send_chunks(
     transport: Transport,
     location: str,
@@ -85,33 +129,47 @@ def send_chunks(
     Raises:
         ApiError: refused, or still failing after several attempts.
     """
+
+    def note_passing(reached: int) -> None:
+        if is_stopped():
+            raise _Stopped
+        if progress is not None:
+            progress(reached, size)
+
     failures = 0
-    with Chunks(source, size, start) as chunks:
-        while offset < size and not is_stopped():
-            chunk = chunks.at(offset)
-            begun = time.monotonic()
-            try:
-                answer = transport.send(
-                    "PATCH",
-                    location,
-                    content=chunk,
-                    headers={
-                        **_TUS,
-                        "Content-Length": str(len(chunk.content)),
-                        "Upload-Offset": str(offset),
-                        "Upload-Checksum": chunk.checksum,
-                        "Content-Type": "application/offset+octet-stream",
-                    },
-                )
-                offset, failures = int(answer.headers["Upload-Offset"]), 0
-                chunks.note_success(time.monotonic() - begun)
-            except ApiError as error:
-                failures += 1
-                chunks.note_failure()
-                if failures >= _ATTEMPTS or error.status not in (0, 409, 423, 460, 502, 503, 504):
-                    raise
-                time.sleep(min(2**failures * 0.1, 5))
-                known = transport.send("HEAD", location, headers=_TUS)
-                offset = int(known.headers["Upload-Offset"])
-            if progress is not None:
-                progress(offset, size)
+    chunks = Chunks(source, size, start, offset, note_passing)
+    while offset < size and not is_stopped():
+        chunk = chunks.at(offset)
+        begun = time.monotonic()
+        try:
+            offset, failures = _send_chunk(transport, location, chunk), 0
+            chunks.note_success(time.monotonic() - begun)
+        except _Stopped:
+            return
+        except ApiError as error:
+            failures += 1
+            # The server itself says "too_large" when no smaller chunk would do; others on the way do not.
+            is_too_large = error.status == _TOO_LARGE and error.code != "too_large"
+            chunks.note_failure(is_too_large=is_too_large)
+            may_pass = is_too_large or (error.status in _PASSING and error.code != FILE_CHANGED)
+            if not may_pass or failures >= (_MISMATCHES if error.status == CHECKSUM_MISMATCH else _ATTEMPTS):
+                raise
+            time.sleep(min(2**failures * 0.1, 5))
+            before, offset = offset, int(transport.send("HEAD", location, headers=_TUS).headers["Upload-Offset"])
+            if offset > before:
+                failures = 0
+        if progress is not None:
+            progress(offset, size)
+
+
+def _send_chunk(transport: Transport, location: str, chunk: Chunk) -> int:
+    """Send one and return where the upload stands then. Raises ApiError."""
+    headers = {
+        **_TUS,
+        "Content-Length": str(chunk.length),
+        "Upload-Offset": str(chunk.offset),
+        "Content-Type": "application/offset+octet-stream",
+    }
+    if chunk.checksum:
+        headers["Upload-Checksum"] = chunk.checksum
+    return int(transport.send("PATCH", location, content=chunk, headers=headers).headers["Upload-Offset"])

@@ -1,7 +1,7 @@
 """Resumable uploads by the tus protocol, version 1.0.0: cut connections go on where they stopped.
 
-A file is read and hashed once, while it is sent: each chunk carries the digest of everything up to its end, and the
-last one that of the whole (``blake3-prefix``), so that neither side hashes anything twice.
+A file is read and hashed once, while it is sent: the last chunk carries the digest of the whole (``blake3-prefix``), so
+that neither side hashes anything twice.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ __all__ = ["FileProgress", "FileThere", "files_there", "is_same_content", "uploa
 
 # At once; more gain nothing on one connection and cost the server memory.
 _FILES_AT_ONCE = 3
-_CHECKSUM_MISMATCH = 460
 _PAGE = {"page_size": "200"}
 FileProgress = Callable[[str, int, int], None]
 
@@ -73,7 +72,7 @@ def upload_files(
     """Send the files of a version, several at once; what the caller can read on the server already is not sent.
 
     ``version`` is the address of the version. ``there`` is what the server has of them already (``files_there``).
-    ``progress(path, sent, total)`` is called when a file begins, with what is there, and after each chunk; in bytes,
+    ``progress(path, sent, total)`` is called when a file begins, with what is there, and now and then; in bytes,
     from several threads, one at a time.
 
     Raises:
@@ -142,7 +141,8 @@ def upload_file(
 ) -> None:
     """Send one file of a version, or the rest of one that was ``begun``: in parts to the store, or by tus.
 
-    ``progress(sent, total)`` is called after each chunk, in bytes. ``is_stopped`` is asked between chunks.
+    ``progress(sent, total)`` is called now and then, in bytes; what got lost on the way counts no more.
+    ``is_stopped`` is asked as often.
 
     Raises:
         ApiError: refused, or still failing after several attempts.
@@ -152,25 +152,14 @@ def upload_file(
         if _sent_directly(transport, version, path, file, begun, progress, is_stopped):
             return None
         begun = None
+    metadata = {"version": version_id, "path": path}
     there = begun.parts if begun is not None else {}
     if there or (size >= parts.LEAST_BYTES and not (begun is not None and begun.location)):
-        return parts.send(
-            transport, {"version": version_id, "path": path}, file, there, progress=progress, is_stopped=is_stopped
-        )
+        return parts.send(transport, metadata, file, there, progress=progress, is_stopped=is_stopped)
+    words = {"Upload-Length": str(size)}
     with file.open("rb") as source:
-        if begun is not None and begun.location:
-            if begun.size == size:
-                try:
-                    return tus.send_chunks(
-                        transport, begun.location, source, size, progress, is_stopped, offset=begun.offset
-                    )
-                except ApiError as error:
-                    # What is there is not the beginning of this file: then all of it is sent.
-                    if error.status != _CHECKSUM_MISMATCH:
-                        raise
-            tus.end(transport, begun.location)
-        location = tus.create(transport, {"version": version_id, "path": path}, {"Upload-Length": str(size)})
-        return tus.send_chunks(transport, location, source, size, progress, is_stopped)
+        tus.send(transport, metadata, words, source, size, progress, is_stopped, begun=begun)
+    return None
 
 
 def _sent_directly(
