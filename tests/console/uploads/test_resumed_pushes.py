@@ -152,8 +152,8 @@ def test_killed_client_goes_on_with_the_same_version_and_the_missing_bytes(
     version = ModelVersion.objects.get()
     assert document["version"]["id"] == str(version.pk)
     assert version.state == "validating"
-    # The first chunk did not go again.
-    assert CHUNK < gate.passed < CHUNK + 2 * MIB
+    # What had arrived did not go again.
+    assert CHUNK - 3 * MIB <= gate.passed < CHUNK + 2 * MIB
     for upload in Upload.objects.all():
         assert staging_path(upload.pk).read_bytes() == (folder / upload.path).read_bytes()
     assert Upload.objects.count() == 2

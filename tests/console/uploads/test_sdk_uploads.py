@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import os
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from flotilla.sdk import ApiError, Flotilla, chunks, parts
+from flotilla.sdk import ApiError, Flotilla, chunks, parts, tus
 from flotilla.sdk.push_record import PushRecord
 from flotilla.sdk.upload import files_there, upload_file
 from registry.models import ModelVersion, Upload, UploadState, VersionFile
@@ -77,6 +78,45 @@ def test_chunk_that_a_server_lost_is_read_and_sent_again(
     assert lost
     assert staging_path(upload.pk).read_bytes() == files["model.onnx"].read_bytes()
     assert upload.state == UploadState.RECEIVED
+
+
+def test_bytes_that_were_damaged_on_the_way_are_found_and_all_are_sent_again(
+    console: RunningConsole, shared_cast: Cast, files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send, damaged = tus._send_chunk, []
+
+    def damage_first(transport: Any, location: str, chunk: Any) -> int:
+        if not damaged:
+            damaged.append(location)
+            chunk = dataclasses.replace(chunk, content=lambda: iter([b"x" * chunk.length]))
+        return send(transport, location, chunk)
+
+    monkeypatch.setattr(tus, "_send_chunk", damage_first)
+    with bob(console, shared_cast) as client:
+        client.upload("finch", {"model.onnx": files["model.onnx"]})
+    given_up, upload = Upload.objects.order_by("created_at")
+    assert (given_up.state, upload.state) == (UploadState.TERMINATED, UploadState.RECEIVED)
+    assert staging_path(upload.pk).read_bytes() == files["model.onnx"].read_bytes()
+
+
+def test_proxy_that_takes_short_bodies_only_gets_them(
+    console: RunningConsole, shared_cast: Cast, files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send, lengths = tus._send_chunk, []
+
+    def refuse_long(transport: Any, location: str, chunk: Any) -> int:
+        if chunk.length > 30_000:
+            raise ApiError(413, "http_error", "Request Entity Too Large")
+        lengths.append(chunk.length)
+        return send(transport, location, chunk)
+
+    monkeypatch.setattr(chunks, "LEAST_BYTES", 1000)
+    monkeypatch.setattr(tus, "_send_chunk", refuse_long)
+    monkeypatch.setattr(tus.time, "sleep", lambda _seconds: None)
+    with bob(console, shared_cast) as client:
+        client.upload("finch", {"model.onnx": files["model.onnx"]})
+    assert sum(lengths) == 250_000
+    assert staging_path(Upload.objects.get().pk).read_bytes() == files["model.onnx"].read_bytes()
 
 
 def test_refusal_of_one_stops_the_others(
