@@ -60,6 +60,7 @@ from registry.models.samples import NodeSample, Resolution, Sample
 from registry.models.signing import SigningIdentity, SigningKey, VersionSigner
 from registry.models.sso import GroupMapping, ScimGroup, ScimToken, SignUp, SsoProvider
 from registry.models.trust import Issuer, IssuerKind, IssuerTokenUse, TrustRule
+from registry.models.usage import ProjectUse
 from registry.models.webhooks import (
     DeliveryState,
     Webhook,
@@ -109,6 +110,7 @@ __all__ = [
     "OperationQueue",
     "OperationState",
     "Project",
+    "ProjectUse",
     "RegisteredModel",
     "Resolution",
     "Review",

@@ -103,7 +103,14 @@ class ModelVersion(Row):
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["model", "number"], name="version_number_once")]
-        indexes = [models.Index(fields=["model", "-created_at"], name="version_by_age")]
+        indexes = [
+            models.Index(fields=["model", "-created_at"], name="version_by_age"),
+            models.Index(
+                fields=["-code_permitted_at"],
+                name="version_code_permitted",
+                condition=models.Q(code_permitted_at__isnull=False),
+            ),
+        ]
 
     def __str__(self) -> str:
         return f"{self.model.slug} v{self.number}" if self.number else f"{self.model.slug} (unnumbered)"

@@ -82,9 +82,10 @@ def versions_permitted(project: Project) -> QuerySet[ModelVersion]:
 
 def versions_running_code(project: Project) -> QuerySet[ModelVersion]:
     """Return those of them that are deployed, or held by a node to be measured."""
-    routed = Route.objects.filter(version__model__project=project).values("version_id")
-    held = ScratchUnit.objects.filter(version__model__project=project).values("version_id")
-    return versions_permitted(project).filter(pk__in=routed.union(held))
+    routed = Route.objects.filter(deployment__project=project).values_list("version_id", flat=True)
+    held = ScratchUnit.objects.filter(version__model__project=project).values_list("version_id", flat=True)
+    # By the ids, which an index answers: as a subquery they are looked for in all permitted versions.
+    return versions_permitted(project).filter(pk__in=[*routed, *held])
 
 
 def code_effects(versions: Sequence[ModelVersion], now: datetime) -> list[CodeEffect]:

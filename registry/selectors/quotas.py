@@ -7,10 +7,8 @@ from dataclasses import dataclass
 
 from django.db.models import Sum
 
-from registry.models import Fleet, ModelVersion, Project, ServingNode, Upload, UploadState, VersionFile, VersionState
+from registry.models import Fleet, Project, ProjectUse, ServingNode, Upload, UploadState
 from registry.selectors.fleet import nodes_of
-
-_GONE = (VersionState.REJECTED, VersionState.ABANDONED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +41,15 @@ def quotas_of(project: Project) -> tuple[Quota, ...]:
 
 def bytes_used(project: Project) -> int:
     """Return the bytes of the files of its versions, and of the uploads that are under way."""
-    files = VersionFile.objects.filter(version__model__project=project)
     running = Upload.objects.filter(
         version__model__project=project, state__in=[UploadState.RECEIVING, UploadState.RECEIVED], whole=None
     )
-    kept = files.aggregate(total=Sum("blob__size"))["total"] or 0
-    return int(kept) + int(running.aggregate(total=Sum("length"))["total"] or 0)
+    return _used(project, "bytes") + int(running.aggregate(total=Sum("length"))["total"] or 0)
 
 
 def versions_used(project: Project) -> int:
     """Return how many versions the project has that were neither given up nor refused."""
-    return ModelVersion.objects.filter(model__project=project).exclude(state__in=_GONE).count()
+    return _used(project, "versions")
 
 
 def fleets_used(project: Project) -> list[Fleet]:
@@ -64,3 +60,7 @@ def fleets_used(project: Project) -> list[Fleet]:
 def nodes_used(fleets: Iterable[Fleet]) -> set[ServingNode]:
     """Return the nodes of the fleets, each once."""
     return {node for fleet in fleets for node in nodes_of(fleet)}
+
+
+def _used(project: Project, what: str) -> int:
+    return int(ProjectUse.objects.filter(project=project).aggregate(total=Sum(what))["total"] or 0)

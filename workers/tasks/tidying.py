@@ -22,6 +22,7 @@ from registry.services.retention import approvals_purge, refused_versions_purge,
 from registry.services.samples import partitions_drop, partitions_ensure
 from registry.services.tokens import job_tokens_purge, tokens_tell_expiry
 from registry.services.uploads import staged_collect, uploads_expire
+from registry.services.usage import use_sweep
 from registry.services.webhook_deliveries import deliveries_purge
 from workers.scratch import environments_collect
 
@@ -65,6 +66,7 @@ STEPS: Mapping[str, Callable[[datetime], object]] = {
     "join_tokens_purge": join_tokens_purge,
     "sessions_purge": sessions_purge,
     "environments_collect": environments_collect,
+    "use_sweep": use_sweep,
 }
 
 

@@ -17,7 +17,7 @@ from registry.domain.sizes import limits_json
 from registry.errors import RegistryError
 from registry.models import Project
 from registry.selectors.accounts import project_get
-from registry.selectors.code import code_effects, versions_permitted, versions_running_code
+from registry.selectors.code import code_effects, versions_running_code
 from registry.selectors.permissions import can
 from registry.selectors.policies import licence_policy_of, size_limits_of
 from registry.services.locking import held
@@ -45,6 +45,7 @@ def policies(request: HttpRequest, project: str) -> HttpResponse:
     room.refresh_from_db()
     may_withdraw = bool(can(actor, "project.policy", room))
     limits, policy = size_limits_of(room), licence_policy_of(room)
+    running = list(versions_running_code(room))
     context = {
         "section": "projects",
         "project": room,
@@ -52,8 +53,8 @@ def policies(request: HttpRequest, project: str) -> HttpResponse:
         "licence_form": licences,
         "limits": limits,
         "policy": policy,
-        "running": list(versions_running_code(room)[:_MOST_RUNNING]),
-        "effects": code_effects(list(versions_permitted(room)), timezone.now()) if may_withdraw else [],
+        "running": running[:_MOST_RUNNING],
+        "effects": code_effects(running, timezone.now()) if may_withdraw else [],
         "curl": equivalents.curl("PATCH", f"projects/{room.slug}/policies/", {"size_limits": limits_json(limits)}),
         "licence_curl": equivalents.curl(
             "PATCH", f"projects/{room.slug}/policies/", {"licence_policy": policy.to_json()}
