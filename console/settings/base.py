@@ -100,6 +100,7 @@ TEMPLATES: list[dict[str, Any]] = [
                 "django.templatetags.i18n",
                 "django.templatetags.static",
                 "console.templatetags.flotilla",
+                "console.templatetags.constants",
             ],
         },
     }
@@ -212,7 +213,8 @@ CONTENT_SECURITY_POLICY = {
 
 LANGUAGE_CODE = "en"
 LANGUAGES = [("en", "English")]
-USE_I18N = True
+# With one language there is nothing to look up, some three hundred times a page.
+USE_I18N = len(LANGUAGES) > 1
 USE_TZ = True
 TIME_ZONE = "UTC"
 LOCALE_PATHS = [_ASSETS / "locale"]

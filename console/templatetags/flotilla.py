@@ -7,6 +7,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any
 
 from django import template
@@ -25,6 +26,7 @@ register = template.Library()
 
 
 @register.simple_tag
+@lru_cache(maxsize=1024)
 def icon(name: str, css: str = "") -> SafeString:
     """Return an icon of the sprite, hidden from screen readers: the word stands beside it."""
     return format_html(
