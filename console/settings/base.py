@@ -120,7 +120,7 @@ DATABASES["default"].setdefault("OPTIONS", {})["connect_timeout"] = 5
 REDIS_URL = env.text("REDIS_URL", "redis://127.0.0.1:7379/0")
 CACHES = {
     "default": {
-        "BACKEND": "django.core.cache.backends.redis.RedisCache",
+        "BACKEND": "console.shared_cache.SharedRedisCache",
         "LOCATION": REDIS_URL,
         "OPTIONS": {"socket_timeout": 3, "socket_connect_timeout": 3},
     }
