@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any, cast
@@ -21,6 +22,7 @@ from registry.errors import NotFound, PermissionDenied, RegistryError
 from registry.models import Project, User
 from registry.selectors import accounts, approvals
 from registry.selectors.permissions import can_each
+from registry.selectors.standing import memberships_remembered
 
 View = Callable[..., HttpResponse]
 
@@ -73,7 +75,8 @@ def page(view: View) -> View:
             # The session ended under an open page: go to the sign-in page instead of swapping it into a panel.
             return HttpResponse(status=401, headers={"HX-Redirect": reverse("account_login")})
         try:
-            return inside(request, *args, **kwargs)
+            with memberships_remembered() if request.method == "GET" else nullcontext():
+                return inside(request, *args, **kwargs)
         except NotFound as error:
             return error_page(request, 404, error)
         except PermissionDenied as error:
@@ -109,7 +112,7 @@ def render_page(
 def frame_of(request: HttpRequest, project: Project | None, current: str) -> Frame:
     """Return projects and navigation; the project used last is remembered in the session."""
     actor = actor_of(request)
-    projects = tuple(accounts.projects_of(actor))
+    projects = accounts.projects_listed(actor)
     if project is None:
         remembered = request.session.get("project")
         project = next((one for one in projects if one.slug == remembered), projects[0] if projects else None)
@@ -119,7 +122,7 @@ def frame_of(request: HttpRequest, project: Project | None, current: str) -> Fra
 
 
 def _navigation(actor: Actor, project: Project | None, current: str) -> Iterable[Entry]:
-    waiting = approvals.inbox(actor).count()
+    waiting = approvals.inbox_size(actor)
 
     def entry(name: str, label: str | Promise, icon: str, url: str, key: str, count: int = 0) -> Entry:
         return Entry(name, label, icon, url, key, name == current, count)

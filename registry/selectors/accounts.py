@@ -11,6 +11,7 @@ from registry.domain.actors import Actor
 from registry.errors import NotFound, ValidationFailed
 from registry.models import ApiToken, Membership, Project, Role, User
 from registry.selectors.lookup import one_by_id
+from registry.selectors.standing import memberships_of
 
 
 def projects_of(actor: Actor) -> QuerySet[Project]:
@@ -26,6 +27,12 @@ def projects_of(actor: Actor) -> QuerySet[Project]:
     return projects
 
 
+def projects_listed(actor: Actor) -> tuple[Project, ...]:
+    """Return those projects, without a query where the actor's memberships are known already."""
+    known = _remembered(actor)
+    return tuple(projects_of(actor)) if known is None else known
+
+
 def projects_administered(actor: Actor) -> QuerySet[Project]:
     """Return the projects in which the actor is an administrator."""
     return projects_of(actor).filter(memberships__user=actor.user_id, memberships__role=Role.ADMIN)
@@ -37,7 +44,11 @@ def project_get(actor: Actor, slug: str) -> Project:
     Raises:
         NotFound: it does not exist, or the actor is not a member.
     """
-    project = projects_of(actor).filter(slug=slug).first()
+    known = _remembered(actor)
+    if known is None:
+        project = projects_of(actor).filter(slug=slug).first()
+    else:
+        project = next((one for one in known if one.slug == slug), None)
     if project is None:
         raise NotFound(_("There is no project “%(slug)s” that you can see.") % {"slug": slug})
     return project
@@ -122,6 +133,14 @@ def token_get(actor: Actor, token_id: uuid.UUID | str) -> ApiToken:
         NotFound: it does not exist, or the actor may not see it.
     """
     return one_by_id(tokens_visible_to(actor), token_id, _("There is no such token."))
+
+
+def _remembered(actor: Actor) -> tuple[Project, ...] | None:
+    """Return the projects of a person who acts without a token, where their memberships are remembered."""
+    if actor.is_system or actor.token is not None or actor.user is None or not actor.user.is_active:
+        return None
+    memberships = memberships_of(actor.user.id)
+    return None if memberships is None else tuple(one.project for one in memberships)
 
 
 def _is_site_admin(actor: Actor) -> bool:

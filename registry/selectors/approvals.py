@@ -30,7 +30,7 @@ from registry.models import (
     User,
 )
 from registry.selectors import clock
-from registry.selectors.accounts import projects_of
+from registry.selectors.accounts import projects_listed, projects_of
 from registry.selectors.code import PlannedCode, planned_code
 from registry.selectors.lookup import one_by_id
 from registry.selectors.permissions import Allowed, Denied, can
@@ -104,6 +104,13 @@ def inbox(actor: Actor) -> QuerySet[ApprovalRequest]:
     reviewing = Membership.objects.filter(user_id=actor.user_id, role__in=_REVIEWERS).values("project_id")
     open_ones = approvals_visible_to(actor).filter(state=ApprovalState.OPEN, project_id__in=reviewing)
     return open_ones.filter(asked_of(actor.user_id)).order_by("created_at")
+
+
+def inbox_size(actor: Actor) -> int:
+    """Return how many requests ``inbox`` has. Mostly none is open at all, which is told by a look at an index."""
+    if not ApprovalRequest.objects.filter(project__in=projects_listed(actor), state=ApprovalState.OPEN).exists():
+        return 0
+    return inbox(actor).count()
 
 
 def may_review(actor: Actor, approval: ApprovalRequest) -> Allowed | Denied:

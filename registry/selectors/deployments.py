@@ -130,6 +130,8 @@ def deployment_status(deployment: Deployment, now: datetime | None = None) -> De
 
 def deployment_statuses(deployments: Sequence[Deployment], now: datetime | None = None) -> list[DeploymentStatus]:
     """Return what a list shows, in a fixed number of queries; ``previous_label`` stays empty."""
+    if not deployments:
+        return []
     now = now or timezone.now()
     routes: dict[uuid.UUID, list[Route]] = {}
     for route in _routes().filter(deployment__in=deployments):

@@ -13,7 +13,6 @@ from registry.errors import NotFound
 from registry.models import (
     Alias,
     Blob,
-    ConfigRevision,
     Deployment,
     ModelState,
     ModelVersion,
@@ -23,7 +22,6 @@ from registry.models import (
     VersionState,
 )
 from registry.selectors.accounts import projects_of
-from registry.selectors.configs import config_latest
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +46,6 @@ class ModelOverview:
 
     model: RegisteredModel
     latest_version: ModelVersion | None
-    latest_config: ConfigRevision | None
     deployments: tuple[Deployment, ...]
     aliases: tuple[Alias, ...] = ()
 
@@ -135,26 +132,21 @@ def model_rows(
         .select_related("owner", "project")
         .annotate(newest_ready=Subquery(newest.values("pk")[:1]))
         .prefetch_related(
-            Prefetch("deployments", queryset=_deployments(), to_attr="shown_deployments"),
+            Prefetch("deployments", queryset=_deployments(Deployment.objects.all()), to_attr="shown_deployments"),
             Prefetch("aliases", queryset=_aliases(), to_attr="shown_aliases"),
         )
         .order_by("slug")
     )
     found = [*models[:limit]]
-    versions = ModelVersion.objects.in_bulk([pk for model in found if (pk := model.newest_ready)])
+    shown = ModelVersion.objects.only("model_id", "number", "size_bytes", "created_at")
+    versions = shown.in_bulk([pk for model in found if (pk := model.newest_ready)])
     return [_row(model, versions.get(model.newest_ready)) for model in found]
 
 
-def owners_of(project: Project) -> list[str]:
-    """Return the names of those who own a model of the project."""
-    owners = RegisteredModel.objects.filter(project=project).values_list("owner__username", flat=True)
-    return sorted(owners.distinct())
-
-
-def tasks_of(project: Project) -> list[str]:
-    """Return the tasks that models of the project have."""
-    tasks = RegisteredModel.objects.filter(project=project).exclude(task="").values_list("task", flat=True)
-    return sorted(tasks.distinct())
+def owners_and_tasks(project: Project) -> tuple[list[str], list[str]]:
+    """Return the names of those who own a model of the project, and the tasks that models of it have."""
+    rows = list(RegisteredModel.objects.filter(project=project).values_list("owner__username", "task").distinct())
+    return sorted({owner for owner, _task in rows}), sorted({task for _owner, task in rows if task})
 
 
 def model_impact(model: RegisteredModel) -> ModelImpact:
@@ -183,11 +175,11 @@ def deployments_serving(model: RegisteredModel) -> list[Deployment]:
 
 def model_overview(model: RegisteredModel) -> ModelOverview:
     """Return what the head of a model's page shows."""
+    newest = model.versions.filter(state=VersionState.READY)
     return ModelOverview(
         model=model,
-        latest_version=model.versions.filter(state=VersionState.READY).order_by("-number").first(),
-        latest_config=config_latest(model),
-        deployments=tuple(_deployments().filter(model=model)),
+        latest_version=newest.only("model_id", "number", "state").order_by("-number").first(),
+        deployments=tuple(_deployments(model.deployments.all())),
         aliases=tuple(_aliases().filter(model=model)),
     )
 
@@ -196,9 +188,9 @@ def _aliases() -> QuerySet[Alias]:
     return Alias.objects.select_related("version").order_by("name")
 
 
-def _deployments() -> QuerySet[Deployment]:
+def _deployments(rows: QuerySet[Deployment]) -> QuerySet[Deployment]:
     return (
-        Deployment.objects.select_related("fleet__environment", "project", "model")
+        rows.select_related("fleet__environment", "project")
         .prefetch_related("routes__version", "routes__config")
         .order_by("fleet__environment__position", "fleet__slug")
     )

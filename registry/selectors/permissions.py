@@ -14,6 +14,7 @@ from rules.rulesets import RuleSet
 
 from registry.domain.actors import Actor
 from registry.models import ROLE_RANK, ApprovalRequest, Deployment, Membership, Project
+from registry.selectors.standing import memberships_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +104,9 @@ def role_in(actor: Actor, project: Any) -> str:
         return ""
     if actor.only_project_id not in (None, project_id):
         return ""
+    memberships = memberships_of(actor.user_id)
+    if memberships is not None:
+        return next((one.role for one in memberships if one.project_id == project_id), "")
     known = _known_roles.get()
     place = (project_id, actor.user_id)
     if known is not None and place in known:

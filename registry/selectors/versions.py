@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from django.db.models import Prefetch, QuerySet, prefetch_related_objects
@@ -16,6 +16,7 @@ from registry.domain.checks import Cause, CheckKind, kinds_for, place
 from registry.errors import NotFound
 from registry.models import (
     WITH_ALIASES,
+    Alias,
     Check,
     Deployment,
     ModelVersion,
@@ -30,7 +31,11 @@ from registry.models import (
 )
 from registry.selectors.accounts import projects_of
 from registry.selectors.lookup import one_by_id
+from registry.selectors.models import ModelOverview
 from registry.selectors.operations import operation_of
+
+# What a line about a version says, besides its author's name.
+_SHOWN = ("model_id", "number", "state", "state_reason", "format", "size_bytes", "source", "created_at")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,22 +117,41 @@ def versions_of(model: RegisteredModel) -> QuerySet[ModelVersion]:
     )
 
 
-def versions_listed(model: RegisteredModel) -> QuerySet[ModelVersion]:
-    """Return what a list of the model's versions shows: all but abandoned ones."""
-    return versions_of(model).exclude(state=VersionState.ABANDONED)
+def versions_shown(model: RegisteredModel) -> QuerySet[ModelVersion]:
+    """Return what a page lists of the model's versions, newest first: all but abandoned ones, with what it says."""
+    rows = model.versions.exclude(state=VersionState.ABANDONED).select_related("author")
+    return rows.only(*_SHOWN, "author__username").order_by("-created_at")
 
 
 def version_rows(versions: Sequence[ModelVersion]) -> list[VersionRow]:
     """Return versions with what a list says of them, in two queries for all."""
     routes = Route.objects.select_related("deployment__fleet__environment")
     prefetch_related_objects([*versions], Prefetch("routes", queryset=routes))
+    return _rows(versions, {version.pk: [route.deployment for route in version.routes.all()] for version in versions})
+
+
+def version_rows_of(seen: ModelOverview, versions: Sequence[ModelVersion]) -> list[VersionRow]:
+    """Return the same of versions of one model whose deployments and aliases are known, in one query for all."""
+    aliases: dict[uuid.UUID, list[Alias]] = {version.pk: [] for version in versions}
+    for alias in seen.aliases:
+        aliases.setdefault(alias.version_id, []).append(alias)
+    deployments: dict[uuid.UUID, list[Deployment]] = {version.pk: [] for version in versions}
+    for deployment in seen.deployments:
+        for route in deployment.routes.all():
+            deployments.setdefault(route.version_id, []).append(deployment)
+    for version in versions:
+        version.listed_aliases = aliases[version.pk]  # type: ignore[attr-defined]
+    return _rows(versions, deployments)
+
+
+def _rows(versions: Sequence[ModelVersion], deployments: Mapping[uuid.UUID, list[Deployment]]) -> list[VersionRow]:
     counts: dict[uuid.UUID, Counter[str]] = {version.pk: Counter() for version in versions}
     for check in Check.objects.filter(version__in=versions).values("version_id", "verdict"):
         counts[check["version_id"]][check["verdict"]] += 1
     return [
         VersionRow(
             version=version,
-            deployments=_once([route.deployment for route in version.routes.all()]),
+            deployments=_once(deployments[version.pk]),
             checks_passed=counts[version.pk][Verdict.PASS],
             checks_warned=counts[version.pk][Verdict.WARN],
             checks_failed=counts[version.pk][Verdict.FAIL] + counts[version.pk][Verdict.ERROR],

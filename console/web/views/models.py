@@ -50,6 +50,7 @@ def model_list(request: HttpRequest, project: str) -> HttpResponse:
     )
     rows = selectors.model_rows(room, wanted=wanted, after=request.GET.get("after", ""), limit=LIST_SIZE + 1)
     has_more, rows = len(rows) > LIST_SIZE, rows[:LIST_SIZE]
+    owners, tasks = selectors.owners_and_tasks(room)
     context = {
         "next": rows[-1].model.slug if has_more else "",
         "is_later": "after" in request.GET,
@@ -57,8 +58,8 @@ def model_list(request: HttpRequest, project: str) -> HttpResponse:
         "rows": rows,
         "wanted": wanted,
         "is_filtered": wanted != selectors.ModelFilter(),
-        "owners": selectors.owners_of(room),
-        "tasks": selectors.tasks_of(room),
+        "owners": owners,
+        "tasks": tasks,
         "push": equivalents.push(room.slug, "sentiment"),
         **permissions(actor, room, "model.write"),
     }
@@ -191,7 +192,7 @@ def overview(request: HttpRequest, project: str, model: str) -> HttpResponse:
     seen = selectors.model_overview(one)
     served = list(seen.deployments)
     context = {
-        "versions": version_selectors.version_rows([*version_selectors.versions_listed(one)[:5]]),
+        "versions": version_selectors.version_rows_of(seen, [*version_selectors.versions_shown(one)[:5]]),
         "statuses": deployment_selectors.deployment_statuses(served),
         "push": equivalents.push(project, one.slug),
         **chart_context(request, served),
@@ -204,8 +205,9 @@ def overview(request: HttpRequest, project: str, model: str) -> HttpResponse:
 def versions(request: HttpRequest, project: str, model: str) -> HttpResponse:
     """Versions, newest first, a page at a time."""
     _actor, one = _model(request, project, model)
-    shown = keyset_page(request, version_selectors.versions_listed(one), PAGE_SIZE)
-    rows = version_selectors.version_rows(shown.object_list)
+    seen = selectors.model_overview(one)
+    shown = keyset_page(request, version_selectors.versions_shown(one), PAGE_SIZE)
+    rows = version_selectors.version_rows_of(seen, shown.object_list)
     following = tuple(f"version:{row.version.pk}" for row in rows if row.version.state in {"uploading", "validating"})
     context = {
         "rows": rows,
@@ -214,7 +216,7 @@ def versions(request: HttpRequest, project: str, model: str) -> HttpResponse:
         "metrics": version_facts.metric_names(one),
         **_ranking(request, one),
     }
-    return tab(request, one, "versions", context, topics=following)
+    return tab(request, one, "versions", context, topics=following, overview=seen)
 
 
 def _ranking(request: HttpRequest, model: RegisteredModel) -> dict[str, Any]:
