@@ -25,6 +25,7 @@ from registry.models import (
     Route,
     Upload,
     UploadState,
+    User,
     Verdict,
     VersionFile,
     VersionState,
@@ -34,6 +35,19 @@ from registry.selectors.lookup import one_by_id
 from registry.selectors.models import ModelOverview
 from registry.selectors.operations import operation_of
 
+# Of the people and the version that a version names, only their names are ever said.
+_UNSAID = tuple(
+    f"{relation}__{field.attname}"
+    for relation, related, said in (
+        ("author", User, {"id", "username"}),
+        ("code_permitted_by", User, {"id", "username"}),
+        ("code_withdrawn_by", User, {"id", "username"}),
+        ("parent", ModelVersion, {"id", "model_id", "number", "state"}),
+        ("parent__model", RegisteredModel, {"id", "slug"}),
+    )
+    for field in related._meta.concrete_fields
+    if field.attname not in said
+)
 # What a line about a version says, besides its author's name.
 _SHOWN = ("model_id", "number", "state", "state_reason", "format", "size_bytes", "source", "created_at")
 
@@ -87,10 +101,7 @@ def version_by_number(model: RegisteredModel, number: int) -> ModelVersion:
     Raises:
         NotFound: there is none.
     """
-    versions = model.versions.select_related(
-        "model__project", "author", "code_permitted_by", "code_withdrawn_by", "parent__model"
-    )
-    version = versions.filter(number=number).first()
+    version = versions_of(model).filter(number=number).first()
     if version is None:
         raise NotFound(_("“%(model)s” has no version %(number)s.") % {"model": model.slug, "number": number})
     return version
@@ -102,16 +113,14 @@ def version_by_id(model: RegisteredModel, version_id: uuid.UUID) -> ModelVersion
     Raises:
         NotFound: there is none.
     """
-    versions = model.versions.select_related(
-        "model__project", "author", "code_permitted_by", "code_withdrawn_by", "parent__model"
-    )
-    return one_by_id(versions, version_id, _("“%(model)s” has no such version.") % {"model": model.slug})
+    return one_by_id(versions_of(model), version_id, _("“%(model)s” has no such version.") % {"model": model.slug})
 
 
 def versions_of(model: RegisteredModel) -> QuerySet[ModelVersion]:
     """Return a model's versions with author and aliases, newest first; each knows ``model`` without a query."""
     return (
         model.versions.select_related("author", "code_permitted_by", "code_withdrawn_by", "parent__model")
+        .defer(*_UNSAID)
         .prefetch_related(WITH_ALIASES)
         .order_by("-created_at")
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 from drf_spectacular.types import OpenApiTypes
@@ -120,6 +121,49 @@ class VersionSerializer(serializers.ModelSerializer[ModelVersion]):
             "code_withdrawn_at",
             "code_withdrawn_reason",
         ]
+
+    def to_representation(self, instance: ModelVersion) -> dict[str, Any]:
+        """Return what the fields above would, which ask a hundred times as much about each of a hundred rows."""
+        permitted_by, withdrawn_by = instance.code_permitted_by, instance.code_withdrawn_by
+        return {
+            "id": str(instance.pk),
+            "project": instance.model.project.slug,
+            "model": instance.model.slug,
+            "number": instance.number,
+            "aliases": instance.alias_names,
+            "state": str(instance.state),
+            "state_reason": instance.state_reason,
+            "format": instance.format,
+            "manifest_digest": instance.manifest_digest,
+            "size_bytes": instance.size_bytes,
+            "signature": instance.signature,
+            "source": instance.source,
+            "parent": _name(instance.parent) if instance.parent is not None else None,
+            "metrics": instance.metrics,
+            "metadata": instance.metadata,
+            "author": instance.author.username,
+            "created_at": _moment(instance.created_at),
+            "ready_at": _moment(instance.ready_at),
+            "code_files": instance.code_files,
+            "code_permitted_by": permitted_by.username if permitted_by is not None else None,
+            "code_permitted_at": _moment(instance.code_permitted_at),
+            "code_withdrawn_by": withdrawn_by.username if withdrawn_by is not None else None,
+            "code_withdrawn_at": _moment(instance.code_withdrawn_at),
+            "code_withdrawn_reason": instance.code_withdrawn_reason,
+        }
+
+
+def _name(version: ModelVersion) -> dict[str, Any]:
+    return {
+        "id": str(version.pk),
+        "model": version.model.slug,
+        "number": version.number,
+        "state": str(version.state),
+    }
+
+
+def _moment(value: datetime | None) -> str | None:
+    return None if value is None else value.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
 class ParentWrite(serializers.Serializer[Any]):
