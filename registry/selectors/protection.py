@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils.translation import gettext as _
@@ -98,13 +99,20 @@ def only_approvers(environment: Environment) -> str:
     }
 
 
-def asked_of(user_id: uuid.UUID) -> Q:
-    """Return which requests ask this person by name or role, or ask everybody with the role to approve."""
+def asked_of(user_id: uuid.UUID, memberships: Sequence[Membership] | None = None) -> Q:
+    """Return which requests ask this person by name or role, or ask everybody with the role to approve.
+
+    ``memberships`` are the person's, where they are known.
+    """
     named = Environment.objects.filter(pk=OuterRef("environment_id"))
     anybody = Q(environment__approver_role="") & ~Exists(named.filter(approvers__isnull=False))
     wanted = anybody | Exists(named.filter(approvers=user_id))
     for role in Role.values:
-        own = Membership.objects.filter(user_id=user_id, role__in=at_least(role)).values("project_id")
+        own: Any
+        if memberships is None:
+            own = Membership.objects.filter(user_id=user_id, role__in=at_least(role)).values("project_id")
+        else:
+            own = [one.project_id for one in memberships if one.role in at_least(role)]
         wanted |= Q(environment__approver_role=role, project_id__in=own)
     return wanted
 

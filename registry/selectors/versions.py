@@ -33,7 +33,7 @@ from registry.models import (
 from registry.selectors.accounts import projects_of
 from registry.selectors.lookup import one_by_id
 from registry.selectors.models import ModelOverview
-from registry.selectors.operations import operation_of
+from registry.selectors.operations import newest_operations
 
 # Of the people and the version that a version names, only their names are ever said.
 _UNSAID = tuple(
@@ -205,14 +205,16 @@ def upload_in_parts(actor: Actor, version: ModelVersion, upload_id: uuid.UUID) -
 
 def version_detail(version: ModelVersion) -> VersionDetail:
     """Return everything a version's page shows."""
-    routes = version.routes.select_related("deployment__fleet__environment", "deployment__model")
+    routes = version.routes.select_related("deployment__fleet")
+    operations = newest_operations("version", version.id, ("validate_version", "check_version"))
     return VersionDetail(
         version=version,
         files=tuple(version.files.select_related("blob").order_by("path")),
-        uploads=tuple(version.uploads.filter(whole=None).order_by("created_at")),
+        # With the number the files are there; before it this is what is seen of them.
+        uploads=() if version.number else tuple(version.uploads.filter(whole=None).order_by("created_at")),
         checks=tuple(sorted(version.checks.order_by("created_at"), key=lambda one: place(one.kind))),
-        operation=operation_of("version", version.id, "validate_version"),
-        rerun=operation_of("version", version.id, "check_version"),
+        operation=operations.get("validate_version"),
+        rerun=operations.get("check_version"),
         deployments=_once([route.deployment for route in routes]),
     )
 

@@ -7,7 +7,11 @@ from typing import Any
 
 import pytest
 
+from rest_framework.serializers import ModelSerializer
+
+from console.api.v1.serializers.catalog import VersionSerializer
 from registry.models import AuditEvent, VersionState
+from registry.services import aliases, versions
 from tests.console.conftest import Cast
 
 MODELS = "/api/v1/projects/wren/models/"
@@ -25,6 +29,18 @@ def test_model_is_created_once_and_the_audit_names_the_request(cast: Cast, api: 
     assert (again.status_code, again.json()["code"]) == (409, "conflict")
     assert bob.post(MODELS, {"slug": "../finch"}).status_code == 400
     assert [row["slug"] for row in bob.get(MODELS).json()["results"]] == ["finch"]
+
+
+def test_a_version_is_written_as_its_fields_say(cast: Cast) -> None:
+    first = cast.ready_version("finch")
+    aliases.alias_set(model=first.model, name="champion", version=first, actor=cast.actor("bob"))
+    second = versions.version_create(
+        model=first.model, metrics={"accuracy": 0.5}, metadata={"a": [1]}, parent=first, actor=cast.actor("bob")
+    )
+    for version in (first, second):
+        version.refresh_from_db()
+        quick, slow = VersionSerializer(version).data, ModelSerializer.to_representation(VersionSerializer(), version)
+        assert list(quick.items()) == list(slow.items())
 
 
 def test_viewer_may_look_and_not_touch(cast: Cast, api: Callable[..., Any]) -> None:

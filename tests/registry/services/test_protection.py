@@ -11,7 +11,8 @@ from registry.domain.actors import Actor
 from registry.errors import Conflict, InvalidTransition, PermissionDenied, StaleWrite, ValidationFailed
 from registry.models import ApprovalRequest, AuditEvent, Check, Deployment, Environment, Membership, Rollout, Verdict
 from registry.selectors import clock
-from registry.selectors.approvals import approval_detail, inbox, may_review
+from registry.selectors.approvals import approval_detail, inbox, inbox_size, may_review
+from registry.selectors.standing import memberships_remembered
 from registry.services import approvals, deployments, fleet, versions
 from registry.services.approval_progress import approvals_advance
 
@@ -233,6 +234,12 @@ def test_a_missing_check_holds_up_without_approvals_too(world: Any) -> None:
     assert "no check" in approval_detail(world.actor(world.bob), outcome.approval).verdict.reasons[0]
 
 
+def waiting(actor: Actor) -> int:
+    """Return the number at the entry of the navigation, as a page counts it."""
+    with memberships_remembered():
+        return inbox_size(actor)
+
+
 def test_only_named_approvers_count(world: Any) -> None:
     dora = world.user("dora", "approver")
     approval = request(world).approval
@@ -245,6 +252,7 @@ def test_only_named_approvers_count(world: Any) -> None:
     assert [user.username for user in detail.still_asked] == ["dora"]
     assert not inbox(world.actor(world.bob)).exists()
     assert inbox(world.actor(dora)).get() == approval
+    assert (waiting(world.actor(dora)), waiting(world.actor(world.bob))) == (1, 0)
     with pytest.raises(PermissionDenied, match="only these"):
         review(world, approval, world.bob)
     review(world, approval, dora)
@@ -259,6 +267,7 @@ def test_a_group_of_approvers_is_a_role_in_the_project(world: Any) -> None:
     assert may_review(world.actor(olga), approval)
     assert inbox(world.actor(olga)).exists()
     assert not inbox(world.actor(world.bob)).exists()
+    assert [waiting(world.actor(one)) for one in (olga, world.bob, world.eve)] == [1, 0, 0]
     protect(world, approvers=["bob"])
     assert inbox(world.actor(world.bob)).exists()
     review(world, approval, world.bob)
