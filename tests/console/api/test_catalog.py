@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-
 from rest_framework.serializers import ModelSerializer
 
 from console.api.v1.serializers.catalog import VersionSerializer
