@@ -11,7 +11,7 @@ class ProjectUse(models.Model):
     """A change of what a project uses: bytes of files, versions that were neither given up nor refused.
 
     The sum over a project is what it uses. Triggers on the tables of versions and of their files write the rows in the
-    transaction that changes those (migration 0030), so that no writer waits for another one's row. The sweep makes one
+    transaction that changes those (migration 0031), so that no writer waits for another one's row. The sweep makes one
     row of many (registry.services.usage).
     """
 

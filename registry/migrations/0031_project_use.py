@@ -79,7 +79,7 @@ DROP FUNCTION registry_use_of_state;
 
 
 class Migration(migrations.Migration):
-    dependencies = [("registry", "0029_scim_groups")]
+    dependencies = [("registry", "0030_contributors")]
 
     operations = [
         migrations.CreateModel(
