@@ -17,6 +17,9 @@ _clients: dict[str, RedisCacheClient] = {}
 class SharedRedisCache(RedisCache):
     """``RedisCache`` whose client is the same for the whole process."""
 
+    _servers: list[str]
+    _options: dict[str, Any]
+
     @cached_property
     def _cache(self) -> Any:
         key = repr((self._servers, sorted(self._options.items())))

@@ -10,7 +10,7 @@ from django.urls import NoReverseMatch, reverse
 
 WRITTEN_OUT = (
     ('{% trans "Models & more" %}', "Models & more"),
-    ('{% translate "100 %% sure" %}', "100 % sure"),
+    ('{% translate "100 % sure" %}', "100 % sure"),
     ("{% static 'icons.svg' %}", "/static/icons.svg"),
     ('{% icon "plus" %}', '<use href="/static/icons.svg#plus">'),
     ('{% icon "plus" "spin" %}', 'class="icon spin"'),
