@@ -24,7 +24,8 @@ from benchmarks.models import save_mlp
 from benchmarks.options import Options
 from serving_node.backends.loader import Backends
 from serving_node.contract.model_config import parse_pbtxt
-from serving_node.core.backend import Device, DeviceKind, Execution, ModelSource
+from serving_node.core.backend import Device, DeviceKind, ModelSource
+from serving_node.core.execution import Execution
 from serving_node.core.request import InferenceRequest
 from serving_node.core.tensor import Tensor
 from serving_node.dataplane import DataPlane

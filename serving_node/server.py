@@ -23,6 +23,7 @@ import structlog
 import uvloop
 
 from serving_node.backends.loader import Backends
+from serving_node.compiled import compiled_modules
 from serving_node.contract.errors import ErrorCode
 from serving_node.contract.signing import Signer
 from serving_node.core.errors import InferenceError
@@ -479,7 +480,7 @@ def run(settings: NodeSettings, notes: Sequence[str] = ()) -> int:
     try:
         with _locked(settings.state_dir), contextlib.ExitStack() as stack:
             logs = _configure_logs(settings, stack)
-            log.info("node.starting", settings=repr(settings), pid=os.getpid())
+            log.info("node.starting", settings=repr(settings), pid=os.getpid(), compiled_modules=compiled_modules())
             for note in notes:
                 log.warning("node.note", text=note)
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from serving_node.contract.errors import ErrorCode
-from serving_node.core.backend import Execution
 from serving_node.core.errors import InferenceError
+from serving_node.core.execution import Execution
 from serving_node.core.ragged import batch_input_arrays, join_flat, ragged_rules, scatter
 from serving_node.core.request import InferenceRequest
 from serving_node.core.rows import Array, join_rows, split_rows

@@ -9,7 +9,8 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from serving_node.core.backend import Device, Execution, ModelSource
+from serving_node.core.backend import Device, ModelSource
+from serving_node.core.execution import Execution
 from serving_node.core.inner_calls import InnerCalls
 from serving_node.core.tensor import Tensor
 

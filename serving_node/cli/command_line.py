@@ -131,12 +131,16 @@ def help_text() -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Start a node, or build an engine, and end the process with its exit status."""
+    """Start a node, build an engine or compile modules, and end the process with its exit status."""
     chosen = list(sys.argv[1:] if arguments is None else arguments)
     if chosen[:1] == ["build-engine"]:
         from serving_node.cli import build_engine
 
         sys.exit(build_engine.main(chosen[1:]))
+    if chosen[:1] == ["compile"]:
+        from serving_node.cli import compile_modules
+
+        sys.exit(compile_modules.main(chosen[1:]))
     if any(argument in ("-h", "--help") for argument in chosen):
         sys.stdout.write(help_text())
         sys.exit(0)

@@ -7,15 +7,15 @@ Methods block and are called off the event loop, but for those of ``LoopInstance
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from serving_node.core.errors import InferenceError
+from serving_node.core.execution import Execution
 from serving_node.core.host_policy import ANYWHERE, HostPolicy
-from serving_node.core.request import InferenceRequest, InferenceResponse, Parameter
-from serving_node.core.tensor import Tensor
+from serving_node.core.request import InferenceRequest, InferenceResponse
 
 if TYPE_CHECKING:
     from serving_node.contract.proto import model_config_pb2
@@ -63,29 +63,6 @@ class ModelSource:
     config: model_config_pb2.ModelConfig
     devices: tuple[Device, ...] = (Device(),)
     in_worker: bool = False
-
-
-@dataclass(slots=True)
-class Execution:
-    """One batch on its way through an instance.
-
-    Ownership: the instance fills ``results`` with one entry for each request, in order: its tensors, its error, or
-    None when its responses come apart from the batch (``LoopInstance`` only). ``parameters`` holds the response
-    parameters of those requests, by their place in the batch, that have some; ``again`` the places of those that an
-    iterative model wants to run once more, whose result is None.
-    Shapes: input tensors are (rows of the request, *dims); ``rows`` is the sum over requests, 1 each without batching.
-    Units: monotonic nanoseconds. The instance sets ``inputs_ready_ns`` and ``computed_ns``; the scheduler the others.
-    """
-
-    requests: list[InferenceRequest]
-    rows: int
-    results: list[list[Tensor] | InferenceError | None] = field(default_factory=list)
-    parameters: dict[int, dict[str, Parameter]] | None = None
-    started_ns: int = 0
-    inputs_ready_ns: int = 0
-    computed_ns: int = 0
-    finished_ns: int = 0
-    again: list[int] | None = None
 
 
 class BackendInstance(Protocol):

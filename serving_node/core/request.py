@@ -1,12 +1,13 @@
 """The one request type and the one response type under every protocol.
 
-A request is plain data plus one callback, so that frontends could run in another process later.
+A request is plain data plus one callback, so that frontends could run in another process later. Their classes are
+written out, not made by ``dataclass``: one of each is made for every request, and when the node is compiled only a
+constructor that is written out is compiled too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
 from typing import Protocol
 
 from serving_node.core.errors import InferenceError
@@ -26,43 +27,75 @@ class Lease(Protocol):
         """Give the memory back. Idempotent."""
 
 
-@dataclass(slots=True)
 class RequestedOutput:
     """One output that the caller asks for. ``parameters`` are left to the frontend (binary_data, classification...)."""
 
-    name: str
-    parameters: dict[str, Parameter] = field(default_factory=dict)
+    __slots__ = ("name", "parameters")
+
+    def __init__(self, name: str, parameters: dict[str, Parameter] | None = None) -> None:
+        self.name = name
+        self.parameters = {} if parameters is None else parameters
+
+    def __reduce__(self) -> tuple[type[RequestedOutput], tuple[str, dict[str, Parameter]]]:
+        """Travel between processes: a compiled class does not by itself."""
+        return RequestedOutput, (self.name, self.parameters)
 
 
-@dataclass(slots=True)
 class Timing:
     """Where the time of a request went, in nanoseconds."""
 
-    queue_ns: int = 0
-    compute_input_ns: int = 0
-    compute_infer_ns: int = 0
-    compute_output_ns: int = 0
+    __slots__ = ("compute_infer_ns", "compute_input_ns", "compute_output_ns", "queue_ns")
+
+    def __init__(
+        self, queue_ns: int = 0, compute_input_ns: int = 0, compute_infer_ns: int = 0, compute_output_ns: int = 0
+    ) -> None:
+        self.queue_ns = queue_ns
+        self.compute_input_ns = compute_input_ns
+        self.compute_infer_ns = compute_infer_ns
+        self.compute_output_ns = compute_output_ns
 
 
-@dataclass(slots=True)
 class InferenceResponse:
     """One answer. With ``error`` set, ``outputs`` is empty.
 
     ``flag_only`` marks a final answer that carries nothing but the end: the model gave no response with it.
     """
 
-    model_name: str
-    model_version: str
-    id: str = ""
-    outputs: list[Tensor] = field(default_factory=list)
-    parameters: dict[str, Parameter] = field(default_factory=dict)
-    error: InferenceError | None = None
-    final: bool = True
-    flag_only: bool = False
-    timing: Timing | None = None
+    __slots__ = (
+        "error",
+        "final",
+        "flag_only",
+        "id",
+        "model_name",
+        "model_version",
+        "outputs",
+        "parameters",
+        "timing",
+    )
+
+    def __init__(
+        self,
+        model_name: str,
+        model_version: str,
+        id: str = "",
+        outputs: list[Tensor] | None = None,
+        parameters: dict[str, Parameter] | None = None,
+        error: InferenceError | None = None,
+        final: bool = True,
+        flag_only: bool = False,
+        timing: Timing | None = None,
+    ) -> None:
+        self.model_name = model_name
+        self.model_version = model_version
+        self.id = id
+        self.outputs = [] if outputs is None else outputs
+        self.parameters = {} if parameters is None else parameters
+        self.error = error
+        self.final = final
+        self.flag_only = flag_only
+        self.timing = timing
 
 
-@dataclass(slots=True)
 class InferenceRequest:
     """One inference request, from any protocol.
 
@@ -73,51 +106,112 @@ class InferenceRequest:
     Concurrency: ``on_response`` is always called on the event loop's thread.
     """
 
-    model_name: str
-    model_version: str
-    inputs: list[Tensor]
-    on_response: Callable[[InferenceResponse], None]
-    id: str = ""
-    outputs: list[RequestedOutput] = field(default_factory=list)
-    parameters: dict[str, Parameter] = field(default_factory=dict)
-    priority: int = 0
-    timeout_us: int = 0
-    sequence_id: int | str = 0
-    sequence_start: bool = False
-    sequence_end: bool = False
-    arrival_ns: int = 0
-    deadline_ns: int = 0
-    sticky_key: str = ""
-    # The sentence with which a protocol that has one response for each request refuses decoupled models; empty when
-    # the caller takes any number of responses.
-    refuse_decoupled: str = ""
-    # Set by the dataplane: the model gives any number of responses to this request.
-    decoupled: bool = False
-    # Where to note what happens when, for requests that are traced.
-    trace: RequestTrace | None = None
-    # Set by frontends for requests that use shared memory; they release it when the final response is out.
-    lease: Lease | None = None
-    # Asks for one unit of the model, past its routes; only the admin frontend sets it.
-    unit: str = ""
-    # Made by another model for a request that runs: taken also while the node drains.
-    inner: bool = False
-    # Filled by the dataplane: rows of the batch dimension, 1 when the model has none; and what must be equal
-    # for two requests to share a batch (shapes without rows, set of inputs).
-    batch_size: int = 1
-    batch_key: Hashable = None
-    # The same object in two requests: their inputs have the same names, types, shapes and sizes, and the same outputs
-    # are wanted. Frontends may set it; the dataplane replaces it. It holds while ``inputs`` is ``alike_inputs``.
-    alike: object | None = None
-    alike_inputs: list[Tensor] | None = None
-    # The scheduler's own bookkeeping (scheduling.queue), here so that queueing allocates nothing.
-    queued_ns: int = 0
-    queue_deadline_ns: int = 0
-    queue_state: int = 0
-    # Responses so far of a request that is answered apart from its batch; the statistics count them.
-    responses: int = 0
-    # Set by ``cancel``; schedulers drop a cancelled request while it is queued.
-    cancelled: bool = False
-    on_cancel: Callable[[InferenceRequest], None] | None = None
+    __slots__ = (
+        "alike",
+        "alike_inputs",
+        "arrival_ns",
+        "batch_key",
+        "batch_size",
+        "cancelled",
+        "deadline_ns",
+        "decoupled",
+        "id",
+        "inner",
+        "inputs",
+        "lease",
+        "model_name",
+        "model_version",
+        "on_cancel",
+        "on_response",
+        "outputs",
+        "parameters",
+        "priority",
+        "queue_deadline_ns",
+        "queue_state",
+        "queued_ns",
+        "refuse_decoupled",
+        "responses",
+        "sequence_end",
+        "sequence_id",
+        "sequence_start",
+        "sticky_key",
+        "timeout_us",
+        "trace",
+        "unit",
+    )
+
+    def __init__(
+        self,
+        model_name: str,
+        model_version: str,
+        inputs: list[Tensor],
+        on_response: Callable[[InferenceResponse], None],
+        id: str = "",
+        outputs: list[RequestedOutput] | None = None,
+        parameters: dict[str, Parameter] | None = None,
+        priority: int = 0,
+        timeout_us: int = 0,
+        sequence_id: int | str = 0,
+        sequence_start: bool = False,
+        sequence_end: bool = False,
+        arrival_ns: int = 0,
+        deadline_ns: int = 0,
+        sticky_key: str = "",
+        refuse_decoupled: str = "",
+        trace: RequestTrace | None = None,
+        lease: Lease | None = None,
+        unit: str = "",
+        inner: bool = False,
+        batch_size: int = 1,
+        batch_key: Hashable = None,
+        queued_ns: int = 0,
+    ) -> None:
+        self.model_name = model_name
+        self.model_version = model_version
+        self.inputs = inputs
+        self.on_response = on_response
+        self.id = id
+        self.outputs = [] if outputs is None else outputs
+        self.parameters = {} if parameters is None else parameters
+        self.priority = priority
+        self.timeout_us = timeout_us
+        self.sequence_id = sequence_id
+        self.sequence_start = sequence_start
+        self.sequence_end = sequence_end
+        self.arrival_ns = arrival_ns
+        self.deadline_ns = deadline_ns
+        self.sticky_key = sticky_key
+        # The sentence with which a protocol that has one response for each request refuses decoupled models; empty
+        # when the caller takes any number of responses.
+        self.refuse_decoupled = refuse_decoupled
+        # Set by the dataplane: the model gives any number of responses to this request.
+        self.decoupled = False
+        # Where to note what happens when, for requests that are traced.
+        self.trace = trace
+        # Set by frontends for requests that use shared memory; they release it when the final response is out.
+        self.lease = lease
+        # Asks for one unit of the model, past its routes; only the admin frontend sets it.
+        self.unit = unit
+        # Made by another model for a request that runs: taken also while the node drains.
+        self.inner = inner
+        # Filled by the dataplane: rows of the batch dimension, 1 when the model has none; and what must be equal
+        # for two requests to share a batch (shapes without rows, set of inputs).
+        self.batch_size = batch_size
+        self.batch_key = batch_key
+        # The same object in two requests: their inputs have the same names, types, shapes and sizes, and the same
+        # outputs are wanted. Frontends may set it; the dataplane replaces it. It holds while ``inputs`` is
+        # ``alike_inputs``.
+        self.alike: object | None = None
+        self.alike_inputs: list[Tensor] | None = None
+        # The scheduler's own bookkeeping (scheduling.queue), here so that queueing allocates nothing.
+        self.queued_ns = queued_ns
+        self.queue_deadline_ns = 0
+        self.queue_state = 0
+        # Responses so far of a request that is answered apart from its batch; the statistics count them.
+        self.responses = 0
+        # Set by ``cancel``; schedulers drop a cancelled request while it is queued.
+        self.cancelled = False
+        self.on_cancel: Callable[[InferenceRequest], None] | None = None
 
     def cancel(self) -> None:
         """The caller has left or its deadline has passed. Idempotent; never pre-empts a running batch."""

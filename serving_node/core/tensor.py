@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from math import prod
 from typing import cast
 
@@ -34,7 +33,6 @@ NUMPY_DTYPES: dict[str, np.dtype[np.generic]] = {
 _LENGTH = struct.Struct("<I")
 
 
-@dataclass(slots=True)
 class Tensor:
     """One named tensor.
 
@@ -43,10 +41,18 @@ class Tensor:
     ``data`` of BYTES tensors is 4-byte little-endian length + bytes for each element.
     """
 
-    name: str
-    datatype: str
-    shape: tuple[int, ...]
-    data: memoryview | bytes | bytearray
+    __slots__ = ("data", "datatype", "name", "shape")
+
+    # written out, not made by ``dataclass``: see core.request
+    def __init__(self, name: str, datatype: str, shape: tuple[int, ...], data: memoryview | bytes | bytearray) -> None:
+        self.name = name
+        self.datatype = datatype
+        self.shape = shape
+        self.data = data
+
+    def reshaped(self, shape: tuple[int, ...]) -> Tensor:
+        """Return a tensor of the same bytes with another shape."""
+        return Tensor(self.name, self.datatype, shape, self.data)
 
     def as_numpy(self) -> npt.NDArray[np.generic]:
         """Return an array of ``shape``: a view for fixed-size types, a new object array for BYTES.

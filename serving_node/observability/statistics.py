@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from enum import StrEnum
 
 from serving_node.contract.proto import grpc_service_pb2
-from serving_node.core.backend import Execution
 from serving_node.core.errors import InferenceError
+from serving_node.core.execution import Execution
 from serving_node.core.request import InferenceRequest, InferenceResponse
 from serving_node.observability.buckets import BucketHistogram
 from serving_node.observability.delay_state import DelayState

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from serving_node.core.backend import Execution
+from serving_node.core.execution import Execution
 from serving_node.observability.statistics import ModelStatistics
 from serving_node.scheduling.adaptive_delay import AdaptiveDelay, DelayTarget
 from serving_node.scheduling.batcher import DynamicBatcher

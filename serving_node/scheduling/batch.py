@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from serving_node.core.request import InferenceRequest
@@ -10,7 +9,6 @@ from serving_node.core.request import InferenceRequest
 Answer = TypeVar("Answer")
 
 
-@dataclass(slots=True)
 class Batch:
     """Requests that run together. ``rows`` is the sum of their batch sizes, at most the model's maximum.
 
@@ -18,9 +16,13 @@ class Batch:
     ``ticket`` counts the batches of a model in the order in which they left the queue.
     """
 
-    requests: list[InferenceRequest]
-    rows: int
-    ticket: int = 0
+    __slots__ = ("requests", "rows", "ticket")
+
+    # written out, not made by ``dataclass``: see core.request
+    def __init__(self, requests: list[InferenceRequest], rows: int, ticket: int = 0) -> None:
+        self.requests = requests
+        self.rows = rows
+        self.ticket = ticket
 
 
 class ReleaseOrder(Generic[Answer]):

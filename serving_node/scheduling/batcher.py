@@ -7,7 +7,7 @@ are never split out of a request, close at the maximum, at a preferred size, at 
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 from serving_node.core.request import InferenceRequest
@@ -17,13 +17,16 @@ from serving_node.scheduling.policy import BatchPolicy
 from serving_node.scheduling.queue import WAITING, PriorityQueue
 
 
-@dataclass(slots=True)
 class Poll:
     """What to do now. ``wake_at_ns`` is when polling again is useful although nothing else happens."""
 
-    batches: list[Batch] = field(default_factory=list)
-    rejected: list[InferenceRequest] = field(default_factory=list)
-    wake_at_ns: int | None = None
+    __slots__ = ("batches", "rejected", "wake_at_ns")
+
+    # written out, not made by ``dataclass``: see core.request
+    def __init__(self, rejected: list[InferenceRequest] | None = None) -> None:
+        self.batches: list[Batch] = []
+        self.rejected = [] if rejected is None else rejected
+        self.wake_at_ns: int | None = None
 
 
 class Batcher(Protocol):

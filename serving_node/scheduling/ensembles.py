@@ -11,8 +11,8 @@ import time
 import structlog
 
 from serving_node.contract.errors import ErrorCode
-from serving_node.core.backend import Execution
 from serving_node.core.errors import InferenceError, request_error
+from serving_node.core.execution import Execution
 from serving_node.core.inner_calls import ModelCalls
 from serving_node.core.request import InferenceRequest, InferenceResponse
 from serving_node.observability.statistics import FailureReason, ModelStatistics

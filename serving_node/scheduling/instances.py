@@ -11,8 +11,9 @@ from collections.abc import Callable
 import structlog
 
 from serving_node.contract.errors import ErrorCode
-from serving_node.core.backend import BackendInstance, Execution, InstanceEvents, LoopInstance
+from serving_node.core.backend import BackendInstance, InstanceEvents, LoopInstance
 from serving_node.core.errors import InferenceError
+from serving_node.core.execution import Execution
 from serving_node.core.host_policy import ANYWHERE, HostPolicy
 from serving_node.core.request import InferenceRequest, InferenceResponse
 from serving_node.scheduling.batch import Batch
@@ -39,12 +40,12 @@ class InstanceThread:
         self._wake = threading.Lock()
         self._wake.acquire()
         # daemon: an engine call that never returns must not keep the process from ending
-        self._thread = threading.Thread(target=self._run, name=f"instance {name}", daemon=True)
+        self._runs_in = threading.Thread(target=self._run, name=f"instance {name}", daemon=True)
 
     def start(self, on_done: BatchDone) -> None:
         """Start the thread, idle."""
         self._on_done = on_done
-        self._thread.start()
+        self._runs_in.start()
 
     def give(self, batch: Batch) -> None:
         """Hand a batch to the idle thread."""
@@ -58,9 +59,9 @@ class InstanceThread:
 
     def join(self, timeout_seconds: float) -> bool:
         """Wait for the thread's end; blocks. Returns False when it still runs."""
-        if self._thread.ident is not None:
-            self._thread.join(timeout_seconds)
-        return not self._thread.is_alive()
+        if self._runs_in.ident is not None:
+            self._runs_in.join(timeout_seconds)
+        return not self._runs_in.is_alive()
 
     def _run(self) -> None:
         on_done = self._on_done

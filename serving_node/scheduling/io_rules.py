@@ -305,8 +305,7 @@ class IoRules:
         rule = self._inputs[tensor.name]
         if rule.dims == rule.model_dims:
             return tensor
-        shape = rule.to_model(tensor.shape, self.max_batch_size > 0)
-        return Tensor(tensor.name, tensor.datatype, shape, tensor.data)
+        return tensor.reshaped(rule.to_model(tensor.shape, self.max_batch_size > 0))
 
 
 def shape_text(shape: Sequence[int]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from serving_node.core.backend import Execution
+from serving_node.core.execution import Execution
 from serving_node.core.request import InferenceRequest
 from serving_node.core.tensor import Tensor
 

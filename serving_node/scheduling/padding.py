@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from serving_node.contract.model_config.padding import MadeInput, PaddingRule
-from serving_node.core.backend import BackendInstance, Execution, InstanceEvents, LoopInstance
+from serving_node.core.backend import BackendInstance, InstanceEvents, LoopInstance
+from serving_node.core.execution import Execution
 from serving_node.core.request import InferenceRequest, InferenceResponse
 from serving_node.core.tensor import NUMPY_DTYPES, Tensor
 from serving_node.scheduling.io_rules import IoRules

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from serving_node.core.backend import BackendInstance, Execution, InstanceEvents, LoopInstance
+from serving_node.core.backend import BackendInstance, InstanceEvents, LoopInstance
+from serving_node.core.execution import Execution
 from serving_node.core.request import InferenceRequest, InferenceResponse
 from serving_node.core.tensor import Tensor
 from serving_node.scheduling.io_rules import IoRules
@@ -27,7 +26,7 @@ class _Reshaper:
 
     def _reshaped(self, tensor: Tensor) -> Tensor:
         rule = self._rules.get(tensor.name)
-        return tensor if rule is None else replace(tensor, shape=rule.to_client(tensor.shape, self._has_rows))
+        return tensor if rule is None else tensor.reshaped(rule.to_client(tensor.shape, self._has_rows))
 
 
 class ReshapingInstance:

@@ -21,8 +21,8 @@ from collections.abc import Callable, Sequence
 import structlog
 
 from serving_node.contract.errors import ErrorCode
-from serving_node.core.backend import Execution
 from serving_node.core.errors import InferenceError, request_error
+from serving_node.core.execution import Execution
 from serving_node.core.request import InferenceRequest, InferenceResponse, Timing
 from serving_node.observability.statistics import FailureReason, ModelStatistics
 from serving_node.scheduling.batch import Batch, ReleaseOrder

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from serving_node.core.backend import Execution
 from serving_node.core.errors import InferenceError
+from serving_node.core.execution import Execution
 from serving_node.core.request import InferenceRequest, InferenceResponse, RequestedOutput
 from serving_node.core.tensor import Tensor
 from serving_node.scheduling.batch import Batch
@@ -20,15 +20,18 @@ if TYPE_CHECKING:
     from serving_node.scheduling.sequence_slots import Sequence
 
 
-@dataclass(slots=True)
 class RunningRows(Batch):
     """A batch as an instance gets it: a request for each row, also for those without one.
 
     ``asked`` is what the clients asked for, in the order of the rows; the requests ask for the states too.
     """
 
-    sequences: SequenceBatch = field(default_factory=lambda: SequenceBatch(0, []))
-    asked: list[list[RequestedOutput]] = field(default_factory=list)
+    __slots__ = ("asked", "sequences")
+
+    def __init__(self, requests: list[InferenceRequest], sequences: SequenceBatch) -> None:
+        super().__init__(requests, len(requests))
+        self.sequences = sequences
+        self.asked: list[list[RequestedOutput]] = []
 
 
 @dataclass(slots=True)
@@ -62,7 +65,7 @@ class SequenceRows:
             if row.request is not None:
                 row.request.inputs = [*row.request.inputs, *self._tensors(row, row.request)]
         requests = [row.request or self._empty(sample, zeros, given.sequence) for row in batch.rows]
-        running = RunningRows(requests, len(requests), sequences=batch)
+        running = RunningRows(requests, batch)
         if self._states is not None:
             running.asked = [request.outputs for request in requests]
             for request in requests:

@@ -6,7 +6,7 @@ a sequence starts. Source: Triton's implicit state (core, sequence_state.cc).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -43,7 +43,7 @@ class _State:
             sentence = f"has shape {list(given)}, the config says {list(expected)}"
         else:
             # a copy: the view would hold the results of the whole batch for as long as the sequence lives
-            return replace(tensor, name=self.first.name, data=bytes(tensor.data))
+            return Tensor(self.first.name, tensor.datatype, tensor.shape, bytes(tensor.data))
         raise InferenceError(ErrorCode.INTERNAL, f"state output '{self.output}' {sentence}")
 
 
@@ -114,7 +114,7 @@ def _fits(shape: tuple[int, ...], expected: tuple[int, ...]) -> bool:
 
 def zeros_like(tensor: Tensor) -> Tensor:
     """Return a tensor of the same shape, of zeros; strings are empty ones."""
-    return replace(tensor, data=bytes(_zero_size(tensor.datatype, tensor.shape)))
+    return Tensor(tensor.name, tensor.datatype, tensor.shape, bytes(_zero_size(tensor.datatype, tensor.shape)))
 
 
 def _zero_size(datatype: str, shape: tuple[int, ...]) -> int:

@@ -7,7 +7,6 @@ only when theirs are equal. Source: Triton core, InferenceRequest::Normalize and
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from serving_node.core.request import InferenceRequest
@@ -40,12 +39,12 @@ class ShapeTensorRules(IoRules):
 
     def _check_tensor(self, request: InferenceRequest, tensor: Tensor, rule: TensorRule) -> None:
         if tensor.name in self._shapes:
-            tensor = replace(tensor, shape=(1, *tensor.shape))
+            tensor = tensor.reshaped((1, *tensor.shape))
         super()._check_tensor(request, tensor, rule)
 
     def _shape_sentence(self, tensor: Tensor, rule: TensorRule) -> str:
         if tensor.name in self._shapes:
-            tensor = replace(tensor, shape=tensor.shape[1:])
+            tensor = tensor.reshaped(tensor.shape[1:])
         return super()._shape_sentence(tensor, rule)
 
     def _key(self, inputs: Sequence[Tensor]) -> Hashable:

@@ -10,8 +10,8 @@ import orjson
 
 from serving_node.backends.python.messages import error_number
 from serving_node.backends.python.worker.flotilla_wire import BEGUN, FLAG_SLOTS, aligned
-from serving_node.core.backend import Execution
 from serving_node.core.errors import InferenceError
+from serving_node.core.execution import Execution
 from serving_node.core.request import InferenceRequest, InferenceResponse, Parameter, RequestedOutput
 from serving_node.core.tensor import Tensor
 

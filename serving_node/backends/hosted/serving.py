@@ -18,8 +18,9 @@ from serving_node.backends.hosted.orders import read_config, read_device, said_e
 from serving_node.backends.python.worker import flotilla_wire as wire
 from serving_node.backends.python.worker.flotilla_channel import Channel
 from serving_node.contract.errors import ErrorCode
-from serving_node.core.backend import BackendInstance, BackendModel, Execution, LoopInstance, ModelSource
+from serving_node.core.backend import BackendInstance, BackendModel, LoopInstance, ModelSource
 from serving_node.core.errors import InferenceError
+from serving_node.core.execution import Execution
 
 _CANCELLED = InferenceError(ErrorCode.CANCELLED, "")
 

@@ -22,8 +22,8 @@ from serving_node.backends.python.waiting import AskingWorker, WaitingWorkers
 from serving_node.backends.python.worker import flotilla_wire as wire
 from serving_node.backends.python.worker.flotilla_wire import INLINE_BYTES, WireError, aligned
 from serving_node.contract.errors import ErrorCode
-from serving_node.core.backend import Execution
 from serving_node.core.errors import InferenceError
+from serving_node.core.execution import Execution
 from serving_node.core.inner_calls import InnerCalls, from_a_load
 from serving_node.core.request import InferenceRequest, InferenceResponse, Parameter, RequestedOutput
 from serving_node.core.tensor import Tensor

@@ -13,8 +13,9 @@ from serving_node.backends.python.messages import RequestTable, Results, ResultT
 from serving_node.backends.python.worker import flotilla_wire as wire
 from serving_node.backends.python.worker.flotilla_wire import WireError
 from serving_node.contract.errors import ErrorCode
-from serving_node.core.backend import Execution, InstanceEvents
+from serving_node.core.backend import InstanceEvents
 from serving_node.core.errors import InferenceError
+from serving_node.core.execution import Execution
 from serving_node.core.request import InferenceRequest, InferenceResponse
 
 _FINAL = 1

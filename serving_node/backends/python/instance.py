@@ -21,8 +21,9 @@ from serving_node.backends.python.exchange import Exchange
 from serving_node.backends.python.link import Link, Message, WorkerGone
 from serving_node.backends.python.worker import flotilla_wire as wire
 from serving_node.contract.errors import ErrorCode
-from serving_node.core.backend import Execution, InstanceEvents
+from serving_node.core.backend import InstanceEvents
 from serving_node.core.errors import InferenceError
+from serving_node.core.execution import Execution
 from serving_node.core.request import InferenceRequest, InferenceResponse
 
 log = structlog.get_logger(__name__)

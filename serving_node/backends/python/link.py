@@ -7,7 +7,6 @@ import select
 import socket
 import time
 from collections import deque
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -27,14 +26,17 @@ class WorkerGone(Exception):
     """The process ended, or said what nobody understands. The text says which, for the log."""
 
 
-@dataclass(slots=True)
 class Message:
     """One message of a worker. ``fields`` belong to its kind; tensors are in ``block`` if there is one."""
 
-    kind: int
-    fields: list[Any]
-    payload: bytes
-    block: Any
+    __slots__ = ("block", "fields", "kind", "payload")
+
+    # written out, not made by ``dataclass``: see core.request
+    def __init__(self, kind: int, fields: list[Any], payload: bytes, block: Any) -> None:
+        self.kind = kind
+        self.fields = fields
+        self.payload = payload
+        self.block = block
 
 
 class Outbox:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -34,14 +34,17 @@ _PADDING = [bytes(count) for count in range(16)]
 Data = bytes | bytearray | memoryview
 
 
-@dataclass(slots=True)
 class Batches:
     """Encoded batches: their header's part, and where the bytes go: into the datagram, or into one block."""
 
-    records: list[list[int | list[Any]]]
-    payload: list[Data] = field(default_factory=list)
-    placed: list[tuple[int, Data]] = field(default_factory=list)
-    placed_bytes: int = 0
+    __slots__ = ("payload", "placed", "placed_bytes", "records")
+
+    # written out, not made by ``dataclass``: see core.request
+    def __init__(self) -> None:
+        self.records: list[list[int | list[Any]]] = []
+        self.payload: list[Data] = []
+        self.placed: list[tuple[int, Data]] = []
+        self.placed_bytes = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +100,7 @@ def encode_batches(batches: Sequence[Sequence[InferenceRequest]], table: Request
 
     The bytes of all inputs follow each other, each at a multiple of 16 in the datagram or of 64 in a block.
     """
-    encoded = Batches([])
+    encoded = Batches()
     payload = encoded.payload
     total = 0
     for requests in batches:

@@ -18,8 +18,8 @@ from serving_node.backends.tensorrt.profiles import check_shape, check_values, c
 from serving_node.backends.tensorrt.settings import InstanceSettings, Priority
 from serving_node.contract.errors import ErrorCode
 from serving_node.contract.model_config.cuda_graphs import graph_specs
-from serving_node.core.backend import Execution
 from serving_node.core.errors import InferenceError
+from serving_node.core.execution import Execution
 from serving_node.core.ragged import batch_input_arrays, join_flat, ragged_rules, scatter
 from serving_node.core.request import InferenceRequest
 from serving_node.core.rows import Array, split_rows

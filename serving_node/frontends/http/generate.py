@@ -10,7 +10,6 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 
 from serving_node.contract.errors import ErrorCode
@@ -179,10 +178,10 @@ class _Answer:
             _guard(self._exchange, lambda: self._finish(written, text or b"", error))
 
         described = [(tensor.name, tensor.datatype, tensor.shape, len(tensor.data)) for tensor in response.outputs]
-        head = replace(response, outputs=[])
+        head = (response.model_name, response.model_version, response.id, response.parameters)
         data = b"".join(tensor.data for tensor in response.outputs)
         try:
-            self._pool.submit(partial(write_large_generate, head, described), data, done)
+            self._pool.submit(partial(write_large_generate, *head, described), data, done)
         except InferenceError as error:
             written.fill(lambda: b"", error)
 

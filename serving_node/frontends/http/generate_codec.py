@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
@@ -166,15 +166,23 @@ def write_generate(response: InferenceResponse) -> bytes:
 
 
 def write_large_generate(
-    head: InferenceResponse, described: list[tuple[str, str, tuple[int, ...], int]], data: bytes
+    model: str,
+    version: str,
+    id: str,
+    parameters: dict[str, Parameter],
+    described: list[tuple[str, str, tuple[int, ...], int]],
+    data: bytes,
 ) -> bytes:
-    """Return ``write_generate`` of ``head`` with outputs (name, datatype, shape, bytes) behind each other."""
+    """Return ``write_generate`` of a response whose outputs (name, datatype, shape, bytes) lie behind each other.
+
+    All that is given can travel to another process.
+    """
     outputs: list[Tensor] = []
     start = 0
     for name, datatype, shape, size in described:
         outputs.append(Tensor(name, datatype, shape, data[start : start + size]))
         start += size
-    return write_generate(replace(head, outputs=outputs))
+    return write_generate(InferenceResponse(model, version, id, outputs, parameters))
 
 
 def write_error(message: str) -> bytes:

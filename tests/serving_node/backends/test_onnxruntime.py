@@ -14,8 +14,9 @@ from serving_node.backends.onnxruntime.backend import GpuInstance, signature_of
 from serving_node.backends.onnxruntime.settings import SessionSettings
 from serving_node.contract.errors import ErrorCode
 from serving_node.contract.model_config import complete, parse_pbtxt
-from serving_node.core.backend import Execution, ModelSource
+from serving_node.core.backend import ModelSource
 from serving_node.core.errors import InferenceError
+from serving_node.core.execution import Execution
 from serving_node.core.request import InferenceRequest
 from serving_node.core.tensor import Tensor
 from tests.serving_node import onnx_models

@@ -16,8 +16,9 @@ from serving_node.backends.openvino.settings import openvino_settings
 from serving_node.contract.code_formats import CodeKind, code_parts
 from serving_node.contract.errors import ErrorCode
 from serving_node.contract.model_config import ModelConfig, complete, detect_backend, normalise
-from serving_node.core.backend import Device, Execution, ModelSource
+from serving_node.core.backend import Device, ModelSource
 from serving_node.core.errors import InferenceError
+from serving_node.core.execution import Execution
 from serving_node.core.request import InferenceRequest
 from serving_node.core.tensor import Tensor
 from tests.serving_node import onnx_models

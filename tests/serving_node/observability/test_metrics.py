@@ -10,8 +10,8 @@ from google.protobuf.internal.decoder import _DecodeVarint32  # type: ignore[att
 
 from serving_node.contract.errors import ErrorCode
 from serving_node.contract.proto import metrics_pb2, model_config_pb2
-from serving_node.core.backend import Execution
 from serving_node.core.errors import InferenceError
+from serving_node.core.execution import Execution
 from serving_node.core.request import InferenceRequest, InferenceResponse
 from serving_node.observability.families import to_protobuf, to_text
 from serving_node.observability.host import GpuProbe, GpuReading, HostProbe, gpu_families

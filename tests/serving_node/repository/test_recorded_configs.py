@@ -14,8 +14,9 @@ import pytest
 
 from serving_node.contract.errors import ErrorCode
 from serving_node.contract.model_config import ModelConfig, parse_json, to_json
-from serving_node.core.backend import Device, Execution, Host, ModelSource
+from serving_node.core.backend import Device, Host, ModelSource
 from serving_node.core.errors import InferenceError
+from serving_node.core.execution import Execution
 from serving_node.repository.loading import LoadOrder
 from serving_node.repository.local import PollError
 from serving_node.repository.polled import PollRules, poll_folder

@@ -8,8 +8,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from serving_node.contract.errors import ErrorCode
-from serving_node.core.backend import Execution, InstanceEvents
+from serving_node.core.backend import InstanceEvents
 from serving_node.core.errors import InferenceError
+from serving_node.core.execution import Execution
 from serving_node.scheduling import instances, scheduler
 from serving_node.scheduling.batch import Batch
 from serving_node.scheduling.instances import InstanceThread, LoopRunner

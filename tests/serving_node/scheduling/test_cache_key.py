@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import pytest
@@ -103,7 +102,9 @@ _OUTPUTS = st.lists(st.builds(RequestedOutput, _TEXTS), max_size=2)
 @given(first=st.tuples(_INPUTS, _PARAMETERS, _OUTPUTS), second=st.tuples(_INPUTS, _PARAMETERS, _OUTPUTS))
 def test_keys_are_equal_exactly_when_requests_are(first: Any, second: Any) -> None:
     def meaning(inputs: Any, parameters: Any, outputs: Any) -> Any:
-        tensors = sorted((dataclasses.astuple(tensor) for tensor in inputs), key=lambda row: row[0])
+        tensors = sorted(
+            ((tensor.name, tensor.datatype, tensor.shape, tensor.data) for tensor in inputs), key=lambda row: row[0]
+        )
         typed = sorted((name, type(value).__name__, value) for name, value in parameters.items())
         return tensors, typed, [output.name for output in outputs]
 

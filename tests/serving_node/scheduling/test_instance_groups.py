@@ -12,8 +12,9 @@ import pytest
 
 from serving_node.contract.errors import ErrorCode
 from serving_node.contract.model_config import parse_pbtxt
-from serving_node.core.backend import Device, DeviceKind, Execution, Host, ModelSource
+from serving_node.core.backend import Device, DeviceKind, Host, ModelSource
 from serving_node.core.errors import InferenceError
+from serving_node.core.execution import Execution
 from serving_node.core.host_policy import HostPolicy
 from serving_node.core.request import InferenceRequest, InferenceResponse
 from serving_node.core.tensor import Tensor

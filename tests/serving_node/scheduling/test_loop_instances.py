@@ -8,8 +8,9 @@ from collections.abc import Sequence
 import pytest
 
 from serving_node.contract.errors import ErrorCode
-from serving_node.core.backend import Execution, InstanceEvents, LoopInstance
+from serving_node.core.backend import InstanceEvents, LoopInstance
 from serving_node.core.errors import InferenceError
+from serving_node.core.execution import Execution
 from serving_node.core.request import InferenceRequest, InferenceResponse
 from serving_node.core.tensor import Tensor
 from serving_node.observability.statistics import FailureReason, ModelStatistics

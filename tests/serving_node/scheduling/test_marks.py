@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from serving_node.core.backend import Execution
+from serving_node.core.execution import Execution
 from serving_node.core.request import InferenceRequest
 from serving_node.core.tensor import Tensor
 from serving_node.scheduling.marks import TraceMarks

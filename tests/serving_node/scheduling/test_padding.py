@@ -12,8 +12,9 @@ from onnx import TensorProto, helper
 
 from serving_node.contract.model_config import parse_pbtxt
 from serving_node.contract.model_config.padding import MadeInput, PaddingRule, padding_rules
-from serving_node.core.backend import Execution, InstanceEvents
+from serving_node.core.backend import InstanceEvents
 from serving_node.core.errors import InferenceError
+from serving_node.core.execution import Execution
 from serving_node.core.request import InferenceRequest, InferenceResponse
 from serving_node.core.tensor import Tensor
 from serving_node.scheduling.io_rules import IoRules

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from serving_node.contract.errors import ErrorCode
-from serving_node.core.backend import Execution
 from serving_node.core.errors import InferenceError
+from serving_node.core.execution import Execution
 from serving_node.core.request import InferenceRequest, InferenceResponse
 from serving_node.core.tensor import Tensor
 from serving_node.observability.statistics import FailureReason, ModelStatistics

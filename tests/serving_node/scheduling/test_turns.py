@@ -10,8 +10,9 @@ from functools import partial
 import pytest
 
 from serving_node.contract.proto.model_config_pb2 import ModelInstanceGroup
-from serving_node.core.backend import Device, DeviceKind, Execution
+from serving_node.core.backend import Device, DeviceKind
 from serving_node.core.errors import InferenceError
+from serving_node.core.execution import Execution
 from serving_node.core.request import InferenceRequest, InferenceResponse
 from serving_node.core.tensor import Tensor
 from serving_node.observability.statistics import ModelStatistics

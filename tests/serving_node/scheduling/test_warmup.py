@@ -9,8 +9,8 @@ import pytest
 
 from serving_node.contract.errors import ErrorCode
 from serving_node.contract.model_config import parse_pbtxt
-from serving_node.core.backend import Execution
 from serving_node.core.errors import InferenceError
+from serving_node.core.execution import Execution
 from serving_node.core.request import InferenceRequest
 from serving_node.core.tensor import Tensor
 from serving_node.scheduling.io_rules import IoRules

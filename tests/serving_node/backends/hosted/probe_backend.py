@@ -14,8 +14,9 @@ import numpy as np
 
 from serving_node.contract.errors import ErrorCode
 from serving_node.contract.signature import ModelSignature, TensorSignature
-from serving_node.core.backend import Device, Execution, ModelSource
+from serving_node.core.backend import Device, ModelSource
 from serving_node.core.errors import InferenceError
+from serving_node.core.execution import Execution
 from serving_node.core.inner_calls import InnerCalls
 from serving_node.core.request import InferenceRequest
 from serving_node.core.tensor import Tensor
