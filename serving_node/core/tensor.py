@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from math import prod
-from typing import cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -83,14 +83,16 @@ class Tensor:
 
 def array_bytes(array: npt.NDArray[np.generic]) -> memoryview:
     """Return the bytes of a contiguous, non-empty array as a view."""
-    return memoryview(cast(bytes, array.reshape(-1).view(np.uint8)))
+    flat: Any = array.reshape(-1).view(np.uint8)  # typing knows no buffers that are no bytes
+    return memoryview(flat)
 
 
 def encode_bytes_elements(array: npt.NDArray[np.generic]) -> bytes:
     """Return the wire form of an object array of str or bytes, in row-major order."""
     parts: list[bytes] = []
-    for element in array.flat:
-        raw = element.encode() if isinstance(element, str) else bytes(cast(bytes, element))
+    elements: Any = array.flat
+    for element in elements:
+        raw = element.encode() if isinstance(element, str) else bytes(element)
         parts.append(_LENGTH.pack(len(raw)))
         parts.append(raw)
     return b"".join(parts)
