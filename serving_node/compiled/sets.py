@@ -20,7 +20,6 @@ MODULES = (
     "core.request",
     "core.tensor",
     "core.varint",
-    "dataplane",
     "frontends.grpc.codec",
     "frontends.grpc.connection",
     "frontends.grpc.infer",

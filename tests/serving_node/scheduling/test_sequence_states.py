@@ -104,7 +104,7 @@ async def test_a_row_without_a_request_is_not_ready_and_leaves_the_others_alone(
     await ask(model, (1, "S", 1.0), (2, "S", 2.0), (3, "S", 3.0))
     assert values(await ask(model, (3, "", 4.0)), "new") == [7]
     batches = {
-        entry.batch_size: entry.compute_infer.count for entry in model.statistics.to_proto("m", "1", 0).batch_stats
+        entry.batch_size: entry.compute_infer.count for entry in model.statistics.to_proto("m", 1, 0).batch_stats
     }
     assert batches == {3: 2}
     assert model.statistics.inference_count == 4
