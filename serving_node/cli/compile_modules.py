@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from serving_node.compiled.sets import MODULES, PACKAGE, SUFFIX, folder, sets_folder
+from serving_node.compiled.sets import MODULES, PACKAGE, SUFFIX, WORKER, WORKER_MODULES, folder, sets_folder
 
 _BUILD_SECONDS = 3600.0
 # Run in a folder that has a copy of the source. The types that are not there do not matter for the code.
@@ -39,7 +39,8 @@ def main(arguments: Sequence[str]) -> int:
     if target.is_dir():
         sys.stdout.write(f"Compiled already: {target}\n")
         return 0
-    sys.stderr.write(f"Compiling {len(MODULES)} modules, which takes some minutes...\n")
+    count = len(MODULES) + len(WORKER_MODULES)
+    sys.stderr.write(f"Compiling {count} modules, which takes some minutes...\n")
     try:
         build(target)
     except CompileError as error:
@@ -59,36 +60,36 @@ def build(target: Path) -> None:
         raise CompileError("mypyc and setuptools are missing; install them with: pip install 'flotilla[compile]'")
     if shutil.which("cc") is None and shutil.which("gcc") is None:
         raise CompileError("there is no C compiler; install one (Debian: apt-get install gcc python3-dev)")
-    with tempfile.TemporaryDirectory(prefix="flotilla-compile-") as scratch:
-        built = _compile(Path(scratch))
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=target.parent, prefix=".new-") as new:
-            made = Path(new) / "set"
-            made.mkdir()
-            for name, file in built.items():
-                shutil.copyfile(file, made / f"{name}{SUFFIX}")
-            for old in target.parent.iterdir():
-                if not old.name.startswith("."):
-                    shutil.rmtree(old)
-            made.rename(target)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".new-") as scratch:
+        node, worker, made = (Path(scratch) / name for name in ("node", "worker", "made"))
+        shutil.copytree(PACKAGE, node / PACKAGE.name, ignore=shutil.ignore_patterns("__pycache__"))
+        _compile(node, [f"{PACKAGE.name}/{module.replace('.', '/')}.py" for module in MODULES], made)
+        # there the modules have no package
+        shutil.copytree(PACKAGE / WORKER, worker, ignore=shutil.ignore_patterns("__pycache__"))
+        _compile(worker, [f"{module}.py" for module in WORKER_MODULES], made / "worker")
+        for old in target.parent.iterdir():
+            if old.name != Path(scratch).name:
+                shutil.rmtree(old)
+        made.rename(target)
 
 
-def _compile(scratch: Path) -> dict[str, Path]:
-    """Return the machine code of modules by their names, those that mypyc adds too."""
-    shutil.copytree(PACKAGE, scratch / PACKAGE.name, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
-    paths = [f"{PACKAGE.name}/{module.replace('.', '/')}.py" for module in MODULES]
-    (scratch / "setup.py").write_text(_SETUP.format(paths=paths))
+def _compile(source: Path, paths: list[str], into: Path) -> None:
+    """Compile modules of a folder; their files are named by them, as are those that mypyc adds."""
+    (source / "setup.py").write_text(_SETUP.format(paths=paths))
     command = [sys.executable, "setup.py", "-q", "build_ext", "--build-lib", "built"]
     try:
         ended = subprocess.run(
-            command, cwd=scratch, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=_BUILD_SECONDS
+            command, cwd=source, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=_BUILD_SECONDS
         )
     except subprocess.TimeoutExpired:
         raise CompileError(f"the compiler took more than {_BUILD_SECONDS:.0f} seconds") from None
     if ended.returncode:
         raise CompileError(f"the compiler failed:\n{ended.stdout[-4000:]}")
-    built = scratch / "built"
-    return {".".join(file.relative_to(built).parts).removesuffix(SUFFIX): file for file in built.rglob(f"*{SUFFIX}")}
+    into.mkdir()
+    built = source / "built"
+    for file in built.rglob(f"*{SUFFIX}"):
+        shutil.copyfile(file, into / ".".join(file.relative_to(built).parts))
 
 
 def _parser() -> argparse.ArgumentParser:

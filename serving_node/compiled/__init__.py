@@ -5,7 +5,7 @@ environment of the interpreter, in a folder named by the digest of all of the no
 made from other source is never loaded.
 """
 
-from serving_node.compiled.finder import compiled_modules, use
+from serving_node.compiled.finder import compiled_modules, use, worker_folder
 from serving_node.compiled.sets import MODULES, digest, folder
 
-__all__ = ["MODULES", "compiled_modules", "digest", "folder", "use"]
+__all__ = ["MODULES", "compiled_modules", "digest", "folder", "use", "worker_folder"]

@@ -16,7 +16,8 @@ from serving_node.compiled.sets import SUFFIX, folder
 class CompiledFinder(MetaPathFinder):
     """Takes modules from the files of one compiled set, which are named by the modules."""
 
-    def __init__(self, files: dict[str, Path]) -> None:
+    def __init__(self, directory: Path, files: dict[str, Path]) -> None:
+        self.directory = directory
         self.files = files
 
     def find_spec(
@@ -33,11 +34,20 @@ def use(directory: Path | None = None) -> bool:
     Call this before any of them is imported: a class must not be there twice. ``directory``: instead of the set for
     this source.
     """
-    found = {file.name.removesuffix(SUFFIX): file for file in (directory or folder()).glob(f"*{SUFFIX}")}
+    directory = directory or folder()
+    found = {file.name.removesuffix(SUFFIX): file for file in directory.glob(f"*{SUFFIX}")}
     if not found or any(name in sys.modules for name in found):
         return False
-    sys.meta_path.insert(0, CompiledFinder(found))
+    sys.meta_path.insert(0, CompiledFinder(directory, found))
     return True
+
+
+def worker_folder() -> Path | None:
+    """Return where the compiled modules of workers are, None while compiled modules are not used."""
+    for finder in sys.meta_path:
+        if isinstance(finder, CompiledFinder):
+            return finder.directory / "worker"
+    return None
 
 
 def compiled_modules() -> int:

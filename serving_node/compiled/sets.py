@@ -53,6 +53,10 @@ MODULES = (
     "wire.http2.sender",
     "wire.listener",
 )
+# What a request passes in the process of a Python model; its modules have no package. They lie in a folder of their own
+# in the set, for interpreters of the node's kind: others pass it over.
+WORKER = Path("backends", "python", "worker")
+WORKER_MODULES = ("flotilla_channel", "flotilla_model", "flotilla_wire")
 SUFFIX: str = sysconfig.get_config_var("EXT_SUFFIX")
 PACKAGE = Path(__file__).resolve().parent.parent
 

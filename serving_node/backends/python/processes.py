@@ -25,6 +25,7 @@ import structlog
 from serving_node.backends.python.guard import GUARD
 from serving_node.backends.python.settings import worker_environment
 from serving_node.backends.python.worker.flotilla_wire import FLAGS_BYTES
+from serving_node.compiled import worker_folder
 from serving_node.contract.errors import ErrorCode
 from serving_node.core.errors import InferenceError
 from serving_node.core.host_policy import ANYWHERE, HostPolicy
@@ -164,10 +165,11 @@ class Caretaker:
         out, out_of_worker = os.pipe2(os.O_CLOEXEC)
         flags_fd = flags_file()
         passed = (data_of_worker.fileno(), control_of_worker.fileno(), flags_fd)
+        compiled = worker_folder() if order.program == _STUB else None
         try:
             with order.host.applied():  # a process begins as the thread that starts it
                 popen = subprocess.Popen(
-                    [order.interpreter, "-s", str(order.program), *map(str, passed)],
+                    [order.interpreter, "-s", str(order.program), *map(str, passed), str(compiled or "")],
                     stdin=subprocess.DEVNULL,
                     stdout=out_of_worker,
                     stderr=out_of_worker,

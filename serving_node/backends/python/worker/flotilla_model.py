@@ -31,7 +31,9 @@ _NOT_ITERATIVE = (
     "Request is released with TRITONSERVER_REQUEST_RELEASE_RESCHEDULE, while the model is not configured to handle such"
     " a flag."
 )
-_HERE = str(Path(__file__).resolve().parent)
+# Not the folder of this module, which may be compiled; frames of compiled code name its source without a folder.
+_HERE = str(Path(pb_utils.__file__).resolve().parent)
+_OURS = (_HERE, "flotilla_model.py", "flotilla_channel.py", "flotilla_wire.py")
 
 
 def _without_unreadable(requests: list[Any]) -> tuple[list[Any], list[tuple[int, str]]]:
@@ -139,7 +141,7 @@ def failure_text(error: BaseException) -> str:
     while frame is not None:
         frames.append((frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name))
         frame = frame.f_back
-    lines = [f"  {file}({line}): {name}\n" for file, line, name in frames if not file.startswith(_HERE)]
+    lines = [f"  {file}({line}): {name}\n" for file, line, name in frames if not file.startswith(_OURS)]
     return f"{text}\n\nAt:\n{''.join(lines)}" if lines else text
 
 

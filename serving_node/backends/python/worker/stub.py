@@ -21,7 +21,9 @@ from typing import Any
 # The folder of this file holds what models import; for them it comes last.
 _HERE = str(Path(__file__).resolve().parent)
 sys.path[:] = [entry for entry in sys.path if str(Path(entry).resolve()) != _HERE]
-sys.path.insert(0, _HERE)
+# The fourth argument is a folder with some of these modules as machine code, for interpreters of the node's kind.
+_FOR_US = [*filter(None, sys.argv[4:5]), _HERE]
+sys.path[:0] = _FOR_US
 try:
     import numpy as np  # noqa: F401
 except ImportError as missing:
@@ -36,7 +38,8 @@ from flotilla_model import (  # type: ignore[import-not-found]  # noqa: E402
     failure_text,
 )
 
-sys.path.remove(_HERE)
+for _entry in _FOR_US:
+    sys.path.remove(_entry)
 
 _PR_SET_PDEATHSIG = 1
 
