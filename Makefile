@@ -9,7 +9,7 @@ WORKERS ?= 2
 FLOTILLA_ORACLE ?= $(wildcard ../shared/oracle)
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo setup setup-dev test test-all test-gpu fuzz lint fmt types arch migrations generated bench docs proto css clean
+.PHONY: help run demo setup setup-dev compile test test-all test-compiled test-gpu fuzz lint fmt types arch migrations generated bench docs proto css clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -78,6 +78,12 @@ test: setup-dev lint types arch migrations generated ## All checks and tests (un
 test-all: setup-dev lint types arch migrations generated ## Also the slow suites (installs a real Triton to compare with)
 	@[ -z "$(FLOTILLA_ORACLE)" ] || bash $(FLOTILLA_ORACLE)/setup.sh
 	FLOTILLA_ORACLE=$(abspath $(FLOTILLA_ORACLE)) $(BIN)/pytest -n $(WORKERS) --dist loadgroup -m 'not gpu'
+
+compile: $(VENV)/.dev ## Compile the modules of the node that every request passes (needs gcc, 3 minutes; optional)
+	$(BIN)/python -m serving_node compile
+
+test-compiled: compile ## The tests of the node on its compiled modules
+	$(BIN)/pytest -p tests.compiled -n $(WORKERS) --dist loadgroup -m 'not slow and not gpu' tests/serving_node
 
 test-gpu: $(VENV)/.dev ## The tests that need an NVIDIA GPU; each says what it lacks
 	$(BIN)/pytest -m gpu tests/serving_node

@@ -50,6 +50,10 @@ class Tensor:
         self.shape = shape
         self.data = data
 
+    def __reduce__(self) -> tuple[type[Tensor], tuple[str, str, tuple[int, ...], memoryview | bytes | bytearray]]:
+        """Travel between processes: a compiled class does not by itself."""
+        return Tensor, (self.name, self.datatype, self.shape, self.data)
+
     def reshaped(self, shape: tuple[int, ...]) -> Tensor:
         """Return a tensor of the same bytes with another shape."""
         return Tensor(self.name, self.datatype, shape, self.data)
