@@ -1,6 +1,6 @@
 """Resumable uploads: tus 1.0.0 at /api/v1/uploads/, as a raw ASGI app before Django.
 
-Bytes go from the socket to the staging file in threads, one megabyte at a time. The offset in the database is what
+Bytes go from the socket to the staging file in threads, two megabytes at a time. The offset in the database is what
 counts; it follows the file every second, so that a killed process loses no more than that. One PATCH at a time
 for each upload, by a lock on the staging file.
 """

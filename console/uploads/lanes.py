@@ -16,7 +16,7 @@ T = TypeVar("T")
 V = TypeVar("V")
 
 _LANES = 4
-_KEPT_BUFFERS = 12
+_KEPT_BUFFERS = 9
 
 
 class OrderedThread:

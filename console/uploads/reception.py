@@ -25,7 +25,7 @@ from registry.models import Upload
 from registry.services.staging import staging_path
 
 # Of each request so many pieces are in memory at most: some are being written and hashed, the next one arrives.
-PIECE_BYTES = 1 << 20
+PIECE_BYTES = 2 << 20
 PIECES = 3
 # A process that dies loses what arrived since the last commit.
 COMMIT_SECONDS = 1.0
