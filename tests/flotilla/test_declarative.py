@@ -131,7 +131,7 @@ def test_only_what_a_set_owned_and_may_go_is_pruned() -> None:
 
 def test_kinds_come_after_what_they_need() -> None:
     order = list(KINDS)
-    spec = {"environment": "e"}
+    spec = {"environment": "e", "service_account": "robot"}
     for kind in KINDS.values():
         document = Document(kind.name, "a@b", "" if kind.is_site else "wren", spec)
         for parent, _project, _name in kind.parents(document):
