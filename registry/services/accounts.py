@@ -44,9 +44,12 @@ def user_create(
         user.full_clean(exclude=["password"])
     except ValidationError as error:
         raise _from_django(error) from None
-    with transaction.atomic():
-        user.save()
-        audit.record(actor=actor, action="user.create", obj=user, after=_user_facts(user))
+    try:
+        with transaction.atomic():
+            user.save()
+            audit.record(actor=actor, action="user.create", obj=user, after=_user_facts(user))
+    except IntegrityError:  # somebody else was faster
+        raise _invalid("username", _("A user with that username already exists.")) from None
     return user
 
 
