@@ -101,7 +101,7 @@ def version_by_number(model: RegisteredModel, number: int) -> ModelVersion:
     Raises:
         NotFound: there is none.
     """
-    version = versions_of(model).filter(number=number).first()
+    version = versions_of(model).prefetch_related(None).filter(number=number).first()
     if version is None:
         raise NotFound(_("“%(model)s” has no version %(number)s.") % {"model": model.slug, "number": number})
     return version
@@ -113,7 +113,11 @@ def version_by_id(model: RegisteredModel, version_id: uuid.UUID) -> ModelVersion
     Raises:
         NotFound: there is none.
     """
-    return one_by_id(versions_of(model), version_id, _("“%(model)s” has no such version.") % {"model": model.slug})
+    return one_by_id(
+        versions_of(model).prefetch_related(None),
+        version_id,
+        _("“%(model)s” has no such version.") % {"model": model.slug},
+    )
 
 
 def versions_of(model: RegisteredModel) -> QuerySet[ModelVersion]:
