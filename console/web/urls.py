@@ -27,6 +27,7 @@ from console.web.views import (
     people,
     policies,
     quotas,
+    samples,
     security,
     service_accounts,
     session,
@@ -61,6 +62,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path(_MODEL + "card/edit/", cards.edit, name="model-card-edit"),
     path(_MODEL + "card/preview/", cards.preview, name="model-card-preview"),
     path(_MODEL + "card/<int:number>/", cards.card, name="model-card-revision"),
+    path(_MODEL + "samples/", samples.samples, name="model-samples"),
     path(_MODEL + "aliases/", aliases.aliases, name="model-aliases"),
     path(_MODEL + "aliases/preview/", aliases.preview, name="alias-preview"),
     path(_MODEL + "aliases/delete/", aliases.delete, name="alias-delete"),
@@ -85,6 +87,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path(_MODEL + "versions/<int:number>/", versions.version, name="version"),
     path(_MODEL + "versions/<uuid:version_id>/", versions.version, name="version-by-id"),
     path(_MODEL + "versions/<uuid:version_id>/act/", versions.act, name="version-act"),
+    path(_MODEL + "versions/<int:number>/samples/", samples.samples, name="version-samples"),
     path(_MODEL + "versions/<int:number>/measurements/", measurements.measurements, name="measurements"),
     # Configs
     path(_MODEL + "configs/new/", configs.new, name="config-new"),

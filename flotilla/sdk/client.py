@@ -27,6 +27,7 @@ from flotilla.sdk.push_record import PushRecord, record_of
 from flotilla.sdk.pushing import Push
 from flotilla.sdk.quotas import Quotas
 from flotilla.sdk.rollouts import Rollouts
+from flotilla.sdk.samples import Samples
 from flotilla.sdk.service_accounts import ServiceAccounts
 from flotilla.sdk.signing import Signing
 from flotilla.sdk.sso import Sso
@@ -57,7 +58,8 @@ class Flotilla:
     ``webhooks``: those of the project (flotilla.sdk.webhooks). ``audit``: who did what (flotilla.sdk.audit).
     ``keys``: API keys (flotilla.sdk.keys). ``signing``: whose signatures count (flotilla.sdk.signing).
     ``aliases``: those of its models (flotilla.sdk.aliases). ``cards``: what people should know about its models
-    (flotilla.sdk.cards). ``facts``: metrics, metadata and lineage of versions (flotilla.sdk.facts). ``quotas``: what
+    (flotilla.sdk.cards). ``samples``: what versions are tried with (flotilla.sdk.samples).
+    ``facts``: metrics, metadata and lineage of versions (flotilla.sdk.facts). ``quotas``: what
     the project may use (flotilla.sdk.quotas). ``people`` and ``members``: accounts and roles (flotilla.sdk.people).
     ``service_accounts``, ``sso``, ``issuers``, ``trust_rules``: who else may sign in (modules of those names, trust).
     ``rollouts``: changes under way (flotilla.sdk.rollouts). ``policies``: what the project asks of versions
@@ -77,6 +79,7 @@ class Flotilla:
         self.signing = Signing(self._transport, project)
         self.aliases = Aliases(self._transport, project)
         self.cards = Cards(self._transport, project)
+        self.samples = Samples(self._transport, project)
         self.facts = Facts(self._transport, project)
         self.quotas = Quotas(self._transport, project)
         self.people = People(self._transport)

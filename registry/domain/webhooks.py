@@ -58,6 +58,7 @@ PROJECT_EVENTS = _events(
     ("model.active", "a model is restored", "%(actor)s restored the model %(label)s."),
     ("model.delete", "a model is deleted with its versions", "%(actor)s deleted the model %(label)s."),
     ("card.save", "a model's card is changed", "%(actor)s stored %(label)s."),
+    ("samples.save", "sample inputs of a model or version change", "%(actor)s stored %(label)s."),
     ("alias.set", "an alias is made, moved, protected or freed", "%(actor)s set the alias %(label)s."),
     ("alias.delete", "an alias is deleted", "%(actor)s deleted the alias %(label)s."),
     ("version.submit", "a version is submitted for its checks", "%(actor)s submitted %(label)s."),

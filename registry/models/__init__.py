@@ -56,6 +56,7 @@ from registry.models.idempotency import IdempotentAnswer
 from registry.models.login_requests import LoginRequest, LoginState
 from registry.models.measurements import ScratchUnit, VersionMeasurement
 from registry.models.operations import Operation, OperationQueue, OperationState
+from registry.models.sample_sets import SampleSet
 from registry.models.samples import NodeSample, Resolution, Sample
 from registry.models.signing import SigningIdentity, SigningKey, VersionSigner
 from registry.models.sso import GroupMapping, ScimGroup, ScimToken, SignUp, SsoProvider
@@ -121,6 +122,7 @@ __all__ = [
     "Route",
     "RouteRole",
     "Sample",
+    "SampleSet",
     "ScimGroup",
     "ScimToken",
     "ScratchUnit",

@@ -37,6 +37,8 @@ WRITES: dict[str, tuple[str, ...]] = {
     "model-act restore": (f"post {_MODEL}restore",),
     "model-act delete": (f"delete {_MODEL}",),
     "model-card-edit": (f"put {_MODEL}card/",),
+    "model-samples": (f"put {_MODEL}samples/",),
+    "version-samples": (f"put {_VERSION}samples/",),
     "model-aliases": (f"put {_MODEL}aliases/<str:alias>/",),
     "alias-delete": (f"delete {_MODEL}aliases/<str:alias>/",),
     "upload-start": (f"post {_MODEL}versions/",),

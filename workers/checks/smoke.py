@@ -10,8 +10,10 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from registry.domain.measurements import Answers, Cell, cell_of, quantile
+from registry.domain.sample_inputs import Sample, read_samples
 from registry.models import ConfigRevision, ModelVersion
 from registry.selectors.configs import config_latest
+from registry.selectors.sample_sets import sample_set
 from registry.services.code import code_problem
 from serving_node.contract.errors import ContractError
 from serving_node.contract.model_config import ModelConfig, parse_json
@@ -131,7 +133,7 @@ class _Trial:
         if self._report is None:
             self._lease.report(10, _("Trying it on a scratch node"))
             try:
-                self._report = self._tried(config)
+                self._report = self._tried(config, finding)
             except SandboxUnavailable as error:
                 raise NotChecked(str(error)) from error
             except PackagesMissing as error:
@@ -148,10 +150,11 @@ class _Trial:
             raise NotChecked(_("It could not be tried here: %(reason)s") % {"reason": self._report.reason})
         return self._report
 
-    def _tried(self, config: ModelConfig) -> Report:
+    def _tried(self, config: ModelConfig, finding: Finding) -> Report:
         try:
             if SMOKE in self._kinds:
-                samples = samples_among(self._version)
+                samples, where = _samples(self._version)
+                finding.evidence |= {"samples": where} if where else {}
                 self._asked = [asked_of(sample) for sample in samples] or made_up_requests(config)
             profile = profile_rounds(config) if LATENCY in self._kinds else []
         except ContractError as error:
@@ -172,6 +175,21 @@ def _obstacle(version: ModelVersion, revision: ConfigRevision, config: ModelConf
         )
     # what the project forbids is not run, not even here
     return code_problem(version, revision)
+
+
+def _samples(version: ModelVersion) -> tuple[tuple[Sample, ...], str]:
+    """Return what somebody gave to try a version with, and where: for the version, in its files, for the model.
+
+    Raises:
+        CheckFailed: it cannot be read.
+    """
+    stored = sample_set(version.model, version)
+    if stored is not None:
+        return read_samples(stored.samples), "version"
+    if found := samples_among(version):
+        return found, "files"
+    stored = sample_set(version.model)
+    return (read_samples(stored.samples), "model") if stored is not None else ((), "")
 
 
 def _loaded(report: Report) -> dict[str, Any]:

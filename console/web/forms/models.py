@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from django import forms
@@ -11,6 +12,7 @@ from django.utils.translation import gettext_lazy
 from console.web.forms.editing import EditForm
 from console.web.forms.styling import StyledForm
 from registry.domain.cards import MAX_CARD_BYTES
+from registry.domain.sample_inputs import MAX_DOCUMENT_BYTES
 from registry.models import RegisteredModel
 
 
@@ -112,3 +114,25 @@ class CardForm(StyledForm):
     comment = forms.CharField(required=False, max_length=500, label=gettext_lazy("What changed"))
     seen = forms.IntegerField(min_value=0, widget=forms.HiddenInput)
     version = forms.IntegerField(required=False, min_value=1, widget=forms.HiddenInput)
+
+
+class SamplesForm(StyledForm):
+    """Sample inputs as JSON; ``text`` is cleaned to a list. ``seen`` is the digest of what was edited."""
+
+    text = forms.CharField(
+        strip=False,
+        required=False,
+        max_length=MAX_DOCUMENT_BYTES,
+        label=gettext_lazy("Samples as JSON"),
+        help_text=gettext_lazy("A list of inference requests, each with a name and the outputs that are expected."),
+        widget=forms.Textarea(attrs={"rows": 22, "class": "textarea mono", "data-testid": "samples-text"}),
+    )
+    seen = forms.CharField(required=False, max_length=64, widget=forms.HiddenInput)
+
+    def clean_text(self) -> list[Any]:
+        """Return the samples, of which the service says whether they are any."""
+        try:
+            read = json.loads(self.cleaned_data["text"] or "[]")
+        except (ValueError, RecursionError) as error:
+            raise forms.ValidationError(_("This is no JSON: %(why)s") % {"why": error}) from error
+        return read if isinstance(read, list) else [read]

@@ -122,6 +122,7 @@ def make_world(cast: Cast) -> World:
     return World(served, values)
 
 
+SAMPLES = [{"name": "first", "inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 1], "data": [0.5]}]}]
 _SPEC = {"routes": [{"version": 1, "role": "live", "weight": 100}]}
 _CONFIG = {"text": "max_batch_size: 4", "format": "pbtxt"}
 
@@ -130,6 +131,8 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("put", "apply-sets/<str:name>/"): {"members": []},
     ("put", "projects/<slug:project>/apply-sets/<str:name>/"): {"members": []},
     ("put", "projects/<slug:project>/models/<str:model>/card/"): {"text": "# Other"},
+    ("put", "projects/<slug:project>/models/<str:model>/samples/"): {"samples": SAMPLES},
+    ("put", "projects/<slug:project>/models/<str:model>/versions/<str:version>/samples/"): {"samples": SAMPLES},
     ("post", "projects/<slug:project>/models/<str:model>/versions/<str:version>/fetch"): {
         "address": "https://models.example.com/model.onnx"
     },

@@ -49,6 +49,7 @@ class Served:
                     "card/edit",
                     "versions",
                     "aliases",
+                    "samples",
                     "configs",
                     "deployments",
                     "metrics",
@@ -57,6 +58,7 @@ class Served:
                 )
             },
             "version": f"{model}versions/1/",
+            "version-samples": f"{model}versions/1/samples/",
             "compare": f"{model}versions/compare/?before=1&after=champion",
             "ranking": f"{model}versions/?metric=accuracy",
             "preview": f"{model}versions/1/preview/?path=model.onnx",
