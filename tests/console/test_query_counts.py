@@ -102,6 +102,8 @@ def addresses(served: Served) -> dict[str, str]:
         "impact": f"{MODEL}impact",
         "card": f"{MODEL}card/",
         "card revisions": f"{MODEL}card/revisions/",
+        "samples": f"{MODEL}samples/",
+        "version samples": f"{MODEL}versions/1/samples/",
         "card revision": f"{MODEL}card/revisions/1/",
         "card diff": f"{MODEL}card/revisions/1/diff?against=1",
         "policies": f"{PROJECT}policies/",
