@@ -54,36 +54,23 @@ def samples_save(
             raise StaleWrite(_("The samples were changed since you read them; read them again."))
         if known == digest:
             return before
-        after = _replaced(before, model, version, samples, digest, actor)
+        row = before or SampleSet(model=model, version=version)
+        audit_before = {"count": len(row.samples), "sha256": known} if before is not None else None
+        if samples:
+            row.samples, row.sha256, row.updated_at = samples, digest, timezone.now()
+            row.author_id, row.author_token_id = actor.user_id, actor.token_id
+            row.save()
         audit.record(
             actor=actor,
             action="samples.save",
-            obj=after or before,
-            before={"count": len(before.samples), "sha256": known} if before is not None else None,
+            obj=row,
+            before=audit_before,
             after={"count": len(samples), "sha256": digest},
         )
-        if after is None and before is not None:
-            before.delete()
+        if not samples:
+            row.delete()
         telemetry.publish_on_commit(f"model:{model.id}", project=model.project_id)
-    return after
-
-
-def _replaced(
-    before: SampleSet | None,
-    model: RegisteredModel,
-    version: ModelVersion | None,
-    samples: list[Any],
-    digest: str,
-    actor: Actor,
-) -> SampleSet | None:
-    """Return the stored samples, None when there are to be none. The caller deletes."""
-    if not samples:
-        return None
-    found = before or SampleSet(model=model, version=version)
-    found.samples, found.sha256, found.updated_at = samples, digest, timezone.now()
-    found.author_id, found.author_token_id = actor.user_id, actor.token_id  # type: ignore[assignment]  # looked at above
-    found.save()
-    return found
+    return row if samples else None
 
 
 def _digest(samples: list[Any]) -> str:
