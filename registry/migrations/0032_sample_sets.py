@@ -10,7 +10,7 @@ import registry.models.base
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("registry", "0030_contributors"),
+        ("registry", "0031_project_use"),
     ]
 
     operations = [
