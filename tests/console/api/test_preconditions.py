@@ -136,6 +136,7 @@ def _scim_token(cast: Cast) -> str:
     return f"scim-tokens/{scim_tokens.scim_token_create(name='okta', actor=cast.actor('alice'))[0].pk}/"
 
 
+_SAMPLES = {"samples": [{"inputs": [{"name": "x", "datatype": "INT8", "shape": [1], "data": [5]}]}]}
 # A resource for each address that takes PUT, PATCH or DELETE, with a body that changes it. Alice may do all of this.
 CHANGED: dict[str, tuple[Address, dict[str, Any]]] = {
     "projects/<slug:project>/": (lambda cast: "projects/wren/", {"description": "swift"}),
@@ -145,6 +146,11 @@ CHANGED: dict[str, tuple[Address, dict[str, Any]]] = {
     "projects/<slug:project>/models/<str:model>/aliases/<str:alias>/": (_alias, {"version": 2}),
     "projects/<slug:project>/models/<str:model>/versions/<str:version>/": (_version, {"metrics": {"accuracy": 0.9}}),
     "projects/<slug:project>/models/<str:model>/card/": (_card, {"text": "# Other"}),
+    "projects/<slug:project>/models/<str:model>/samples/": (lambda cast: f"{_model(cast)}samples/", _SAMPLES),
+    "projects/<slug:project>/models/<str:model>/versions/<str:version>/samples/": (
+        lambda cast: f"{_version(cast)}samples/",
+        _SAMPLES,
+    ),
     "projects/<slug:project>/quotas/": (lambda cast: "projects/wren/quotas/", {"versions": 7}),
     "environments/<slug:slug>/": (_environment, {"requires_approval": True, "required_approvals": 2}),
     "fleets/<slug:slug>/": (_fleet, {"name": "Green"}),
