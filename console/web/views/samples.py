@@ -47,14 +47,15 @@ def samples(request: HttpRequest, project: str, model: str, number: int | None =
         else:
             messages.success(request, _("The samples are saved. The next smoke inference uses them."))
             return redirect(request.path)
+    example = _example(version or latest_version(one))
     path = f"projects/{project}/models/{model}/"
     path += f"versions/{number}/samples/" if number is not None else "samples/"
     context = {
         "form": form,
         "version": version,
         "stored": stored,
-        "example": json.dumps(_example(version or latest_version(one)), indent=2),
-        "curl": equivalents.curl("PUT", path, {"samples": ["…"]}),
+        "example": json.dumps(example, indent=2),
+        "curl": equivalents.curl("PUT", path, {"samples": example}),
     }
     response = tab(request, one, "samples", context)
     response.status_code = 422 if form.is_bound else 200
