@@ -145,7 +145,7 @@ class HostProcess:
 
     def _sentence(self, failure: Exception) -> str:
         """Return why an order came to nothing."""
-        self.process.wait(0.5)
+        self.process.wait(3.0)  # it may be on its way to its end, on a busy machine for long
         reason = str(failure) if self.process.alive() else self.process.ending()
         log.error("hosted.worker_failed", model=self._name, reason=f"{failure}; {self.process.ending()}")
         return f"the worker process of '{self._name}' cannot be used: {reason}"
