@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from django.urls import URLPattern, path
+from django.urls import URLPattern, path, re_path
 
 from console.api.scim import groups, views
 
@@ -16,5 +16,5 @@ urlpatterns: list[URLPattern] = [
     path("ResourceTypes/<str:name>", views.ResourceTypes.as_view()),
     path("Schemas", views.Schemas.as_view()),
     path("Schemas/<str:name>", views.Schemas.as_view()),
-    path("<path:rest>", views.Unknown.as_view()),
+    re_path(r"(?P<rest>(?s:.+))", views.Unknown.as_view()),
 ]

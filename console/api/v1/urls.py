@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from django.urls import URLPattern, path
+from django.urls import URLPattern, path, re_path
 
 from console.api.exceptions import unknown_address
 from console.api.v1 import (
@@ -201,5 +201,5 @@ urlpatterns: list[URLPattern] = [
     path("me/revoke-token", tokens.OwnToken.as_view()),
     path("openapi.json", openapi.SchemaView.as_view()),
     path("", unknown_address),
-    path("<path:rest>", unknown_address),
+    re_path(r"(?s:.+)", unknown_address),  # also with a line break, which no converter matches
 ]

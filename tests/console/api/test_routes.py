@@ -120,7 +120,8 @@ def test_every_operation_says_how_it_refuses_and_what_it_takes() -> None:
                 assert "Cursor" in names and "PageSize" in names, where
 
 
-def test_unknown_address_is_a_problem(client: Client) -> None:
-    answer = client.get("/api/v1/no-such-thing")
+@pytest.mark.parametrize("address", ["no-such-thing", "projects/wren/models/a%0Ab/no-such-thing", "%0A"])
+def test_unknown_address_is_a_problem(client: Client, address: str) -> None:
+    answer = client.get(f"/api/v1/{address}")
     assert answer.status_code == 404
     assert answer.json()["code"] == "not_found"
