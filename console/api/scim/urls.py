@@ -16,5 +16,5 @@ urlpatterns: list[URLPattern] = [
     path("ResourceTypes/<str:name>", views.ResourceTypes.as_view()),
     path("Schemas", views.Schemas.as_view()),
     path("Schemas/<str:name>", views.Schemas.as_view()),
-    re_path(r"(?P<rest>(?s:.+))", views.Unknown.as_view()),
+    re_path(r"(?P<rest>[\s\S]+)", views.Unknown.as_view()),
 ]

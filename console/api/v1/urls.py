@@ -201,5 +201,5 @@ urlpatterns: list[URLPattern] = [
     path("me/revoke-token", tokens.OwnToken.as_view()),
     path("openapi.json", openapi.SchemaView.as_view()),
     path("", unknown_address),
-    re_path(r"(?s:.+)", unknown_address),  # also with a line break, which no converter matches
+    re_path(r"[\s\S]+", unknown_address),  # also with a line break, which no converter matches
 ]
