@@ -14,6 +14,8 @@ from django.utils.translation import gettext as _
 from rest_framework.exceptions import ParseError
 from rest_framework.parsers import JSONParser
 
+from registry.domain.storable import INTEGERS
+
 MOST_LEVELS = 100
 
 
@@ -38,7 +40,7 @@ class BoundedJsonParser(JSONParser):
 
     Raises:
         ParseError: no JSON, a name twice in one object, nested deeper than 100 levels, or text and numbers that
-            PostgreSQL's JSON cannot hold (NUL, half surrogate pairs, infinity).
+            PostgreSQL's JSON cannot hold (NUL, half surrogate pairs, infinity), or whole numbers beyond 64 bits.
         RequestDataTooBig: more than ``DATA_UPLOAD_MAX_MEMORY_SIZE`` bytes.
     """
 
@@ -79,7 +81,8 @@ def storing_problem(document: Any) -> str:
         for value in level:
             if isinstance(value, str) and not _is_storable(value):
                 return _("The JSON holds a character that is not allowed (NUL, or half of a surrogate pair).")
-            if isinstance(value, float) and not math.isfinite(value):
+            is_beyond = isinstance(value, float) and not math.isfinite(value)
+            if is_beyond or (isinstance(value, int) and value not in INTEGERS):
                 return _("The JSON holds a number that is too large.")
             if isinstance(value, dict):
                 deeper += value.keys()

@@ -32,6 +32,8 @@ def nested(levels: int) -> str:
         '{"metadata": {"much": 1e999}}',
         '{"metadata": {"much": -1e999}}',
         '{"metadata": {"no": NaN}}',
+        '{"metadata": {"many": 18446744073709551616}}',
+        '{"metadata": {"many": [-9223372036854775809]}}',
         '{"metadata": {"a": 1, "a": 2}}',
         '{"metadata": {}, "metadata": {}}',
         '{"metadata": {}, "colour": "blue"}',
@@ -91,7 +93,7 @@ def test_refusals_are_the_parsers_own() -> None:
 storable = st.recursive(
     st.none()
     | st.booleans()
-    | st.integers()
+    | st.integers(-(2**63), 2**64 - 1)
     | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(["a", "ü", "x y"]), inner, max_size=4),

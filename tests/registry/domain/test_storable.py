@@ -30,4 +30,5 @@ def test_what_can_be_stored_stays_as_it_is(document: Any) -> None:
 def test_what_cannot_be_stored_stays_visible() -> None:
     assert storable_text("a\0b\ud800") == "a\ufffdb\ufffd"
     assert storable({"x\0": [float("nan"), float("-inf"), ("\0",)]}) == {"x\ufffd": ["nan", "-inf", ["\ufffd"]]}
+    assert storable([2**64, 2**64 - 1, -(2**63) - 1]) == ["0x10000000000000000", 2**64 - 1, "-0x8000000000000001"]
     assert storable({"fine": [1, 2.5, None, True, "ü"]}) == {"fine": [1, 2.5, None, True, "ü"]}
