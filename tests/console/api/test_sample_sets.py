@@ -49,7 +49,7 @@ def test_samples_are_stored_changed_and_taken_away(cast: Cast, api: Callable[...
         [{**SAMPLE, "parameters": {"n": 10**30}}],
         [{**SAMPLE, "inputs": [{**X, "datatype": "BYTES", "data": ["x" * (1 << 20)]}]}],
     ],
-    ids=["empty", "count", "twice", "many", "number", "object", "large", "long"],
+    ids=["empty", "count", "twice", "many", "number", "object", "long"],
 )  # fmt: skip
 def test_what_is_no_sample_is_refused(cast: Cast, api: Callable[..., Any], samples: Any) -> None:
     cast.ready_version(content=b"one")
