@@ -31,19 +31,20 @@ class CompileError(Exception):
 def main(arguments: Sequence[str]) -> int:
     """Compile or remove, tell the outcome, and return the exit status."""
     given = _parser().parse_args(arguments)
-    if given.remove:
-        shutil.rmtree(sets_folder(), ignore_errors=True)
-        sys.stdout.write("The node is interpreted again from its next start.\n")
-        return 0
     target = folder()
-    if target.is_dir():
-        sys.stdout.write(f"Compiled already: {target}\n")
-        return 0
-    count = len(MODULES) + len(WORKER_MODULES)
-    sys.stderr.write(f"Compiling {count} modules, which takes some minutes...\n")
     try:
+        if given.remove:
+            if sets_folder().exists():
+                shutil.rmtree(sets_folder())
+            sys.stdout.write("Nodes are interpreted again from their next start; start again those that run.\n")
+            return 0
+        if target.is_dir():
+            sys.stdout.write(f"Compiled already: {target}\n")
+            return 0
+        count = len(MODULES) + len(WORKER_MODULES)
+        sys.stderr.write(f"Compiling {count} modules, which takes some minutes...\n")
         build(target)
-    except CompileError as error:
+    except (CompileError, OSError) as error:
         sys.stderr.write(f"error: {error}\n")
         return 1
     sys.stdout.write(f"{target}\n")
@@ -55,6 +56,7 @@ def build(target: Path) -> None:
 
     Raises:
         CompileError: mypyc or a C compiler is missing, or it failed.
+        OSError: the environment cannot be written.
     """
     if importlib.util.find_spec("mypyc") is None or importlib.util.find_spec("setuptools") is None:
         raise CompileError("mypyc and setuptools are missing; install them with: pip install 'flotilla[compile]'")
@@ -68,8 +70,10 @@ def build(target: Path) -> None:
         # there the modules have no package
         shutil.copytree(PACKAGE / WORKER, worker, ignore=shutil.ignore_patterns("__pycache__"))
         _compile(worker, [f"{module}.py" for module in WORKER_MODULES], made / "worker")
+        if target.is_dir():
+            return  # somebody else was at it too, and faster
         for old in target.parent.iterdir():
-            if old.name != Path(scratch).name:
+            if not old.name.startswith(".new-"):
                 shutil.rmtree(old)
         made.rename(target)
 

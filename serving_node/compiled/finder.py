@@ -10,7 +10,7 @@ from importlib.util import spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 
-from serving_node.compiled.sets import SUFFIX, folder
+from serving_node.compiled.sets import SUFFIX, folder, sets_folder
 
 
 class CompiledFinder(MetaPathFinder):
@@ -34,6 +34,8 @@ def use(directory: Path | None = None) -> bool:
     Call this before any of them is imported: a class must not be there twice. ``directory``: instead of the set for
     this source.
     """
+    if directory is None and not sets_folder().is_dir():
+        return False  # without reading the whole source for its digest
     directory = directory or folder()
     found = {file.name.removesuffix(SUFFIX): file for file in directory.glob(f"*{SUFFIX}")}
     if not found or any(name in sys.modules for name in found):

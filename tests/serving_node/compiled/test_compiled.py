@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from serving_node.cli import compile_modules
-from serving_node.compiled import sets
+from serving_node.compiled import finder, sets
 from serving_node.compiled.finder import CompiledFinder, use
 from serving_node.compiled.sets import MODULES, PACKAGE, SUFFIX, WORKER, WORKER_MODULES, digest, source_file
 
@@ -91,11 +91,11 @@ def test_a_set_is_found_by_the_names_of_its_files(tmp_path: Path, monkeypatch: p
     (tmp_path / f"serving_node.nothing{SUFFIX}").touch()
     (tmp_path / "serving_node.other.cpython-27-x86_64-linux-gnu.so").touch()
     assert use(tmp_path)
-    finder = sys.meta_path[0]
-    assert isinstance(finder, CompiledFinder)
-    spec = finder.find_spec("serving_node.nothing", None)
+    found = sys.meta_path[0]
+    assert isinstance(found, CompiledFinder)
+    spec = found.find_spec("serving_node.nothing", None)
     assert spec is not None and spec.origin == str(tmp_path / f"serving_node.nothing{SUFFIX}")
-    assert finder.find_spec("serving_node.other", None) is None
+    assert found.find_spec("serving_node.other", None) is None
 
 
 def test_what_was_imported_is_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,3 +136,22 @@ def test_sets_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(compile_modules, "sets_folder", lambda: tmp_path)
     assert compile_modules.main(["--remove"]) == 0
     assert not tmp_path.exists()
+
+
+def test_an_environment_that_cannot_be_written_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a file").touch()
+    monkeypatch.setattr(compile_modules, "folder", lambda: tmp_path / "a file" / "set")
+    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
+    assert compile_modules.main([]) == 1
+    assert str(tmp_path / "a file") in capsys.readouterr().err
+
+
+def test_without_any_set_the_source_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read() -> Path:
+        raise AssertionError("the digest was computed")
+
+    monkeypatch.setattr(finder, "sets_folder", lambda: tmp_path / "nothing")
+    monkeypatch.setattr(finder, "folder", read)
+    assert not use()
