@@ -32,7 +32,7 @@ from console.middleware.body_limit import BodyLimit  # noqa: E402
 from console.middleware.edge import Edge  # noqa: E402
 from console.uploads.asgi import UploadsApp  # noqa: E402
 
-_django = BodyLimit(_django_app)
+_django = BodyLimit(_django_app, most_seconds=settings.BODY_SECONDS)
 _EVENTS = re.compile(r"/api/v1/operations/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})/events")
 
 

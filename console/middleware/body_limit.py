@@ -12,8 +12,6 @@ from django.utils.translation import gettext as _
 from console.middleware.problems import CONTENT_TYPE, problem
 
 MOST_BYTES = 16 * 1024 * 1024
-# A whole body, however it drips in. Uploads of files do not come this way.
-MOST_SECONDS = 120.0
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -23,10 +21,11 @@ Send = Callable[[Message], Awaitable[None]]
 class BodyLimit:
     """Wraps an ASGI app: a body that says it is too large gets 413, one that turns out to be so is cut off.
 
-    One without a length gets 411. One that has not arrived after ``most_seconds`` gets 408.
+    One without a length gets 411. One that has not arrived after ``most_seconds``, however it drips in, gets 408.
+    Uploads of files do not come this way.
     """
 
-    def __init__(self, app: Any, most_bytes: int = MOST_BYTES, most_seconds: float = MOST_SECONDS) -> None:
+    def __init__(self, app: Any, most_bytes: int = MOST_BYTES, most_seconds: float = 120) -> None:
         self._app = app
         self._most_bytes = most_bytes
         self._most_seconds = most_seconds

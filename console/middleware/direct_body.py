@@ -14,6 +14,8 @@ from collections.abc import Callable
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from console.middleware.pace import Pace, TooSlow
+
 # The name under which a scope's extensions offer it: a function that returns one, or None when it cannot be had.
 EXTENSION = "flotilla.direct_body"
 _SCRATCH_BYTES = 64 * 1024
@@ -40,10 +42,11 @@ class DirectBody(asyncio.BufferedProtocol):
         self._give_back = give_back
         self._buffer: memoryview | None = None
         self._filled = 0
-        self._waiter: asyncio.Future[bool] | None = None
+        self._waiter: asyncio.Future[None] | None = None
         self._socket = _tcp_socket(http.transport)
         self._batch, self._is_fast = 1, True
-        self._is_lost, self._is_idle = self._cycle.disconnected, False
+        self._is_lost = self._cycle.disconnected
+        self._too_slow: TooSlow | None = None
         http.flow.pause_reading()
         if self._cycle.waiting_for_100_continue:
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -54,33 +57,31 @@ class DirectBody(asyncio.BufferedProtocol):
         if self._missing and not self._is_lost:
             self._transport.set_protocol(self)
 
-    async def fill(self, buffer: memoryview, idle_seconds: float) -> int:
+    async def fill(self, buffer: memoryview, pace: Pace) -> int:
         """Fill ``buffer`` and return how much of it: less than all at the end of the body only, and 0 after it.
 
         Raises:
             ClientLeft: the connection ended; what had arrived was returned by the call before.
-            TimeoutError: nothing arrived for so long; likewise.
+            TooSlow: it comes slower than ``pace``; likewise.
         """
         filled = min(len(self._early), len(buffer))
         buffer[:filled], self._early = self._early[:filled], self._early[filled:]
         wanted = min(len(buffer), filled + self._missing)
         if filled == wanted:
             return filled
-        is_idle = self._is_idle
-        if not (self._is_lost or is_idle):
+        if not (self._is_lost or self._too_slow):
             self._buffer, self._filled = buffer[:wanted], filled
             # What follows this piece is no less, so the kernel never waits for more than will come.
             is_long = self._missing - (wanted - filled) >= _BATCH_BYTES
             self._ask_for(_BATCH_BYTES if is_long and self._is_fast else 1)
             self._http.flow.resume_reading()
             try:
-                is_idle = not await self._is_filled(idle_seconds)
+                await self._filling(pace)
             finally:
                 self._pause()
             filled = self._filled
-        self._is_idle = is_idle
         if filled == 0:
-            raise TimeoutError if is_idle else ClientLeft
+            raise self._too_slow or ClientLeft
         return filled
 
     def close(self) -> None:
@@ -90,34 +91,37 @@ class DirectBody(asyncio.BufferedProtocol):
             self._ask_for(1)
             self._http.flow.resume_reading()
 
-    async def _is_filled(self, idle_seconds: float) -> bool:
-        """Wait until the buffer is full or the client has left; False when nothing arrives for so long."""
+    async def _filling(self, pace: Pace) -> None:
+        """Wait until the buffer is full, the client has left, or what comes is too slow."""
         loop = asyncio.get_running_loop()
         self._waiter = loop.create_future()
         self._is_fast = True
-        self._timer = loop.call_later(min(idle_seconds, _SLOW_SECONDS), self._note_slow, idle_seconds)
+        pace.wait(loop.time())
+        self._timer = loop.call_later(min(pace.seconds_left(loop.time()), _SLOW_SECONDS), self._note_slow, pace)
         try:
-            is_filled = await self._waiter
+            await self._waiter
         finally:
             self._timer.cancel()
-        # It may be full, or the client gone, although the time was up first.
-        return is_filled or self._buffer is None or self._is_lost
+            pace.rest(self._filled, loop.time())
 
-    def _note_slow(self, idle_seconds: float) -> None:
-        """Take from now on whatever there is; then look whether anything comes."""
+    def _note_slow(self, pace: Pace) -> None:
+        """Take from now on whatever there is; then look how much comes."""
         self._is_fast = False
         self._ask_for(1)
-        self._look_later(idle_seconds)
+        self._look_later(pace)  # not now: what waits in the kernel is read first
 
-    def _look_later(self, idle_seconds: float) -> None:
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(idle_seconds, self._look, idle_seconds, self._filled)
+    def _look_later(self, pace: Pace) -> None:
+        loop = self._http.loop
+        self._timer = loop.call_later(pace.seconds_left(loop.time()), self._look, pace)
 
-    def _look(self, idle_seconds: float, before: int) -> None:
-        if self._filled == before:
-            self._wake(is_filled=False)
-        else:
-            self._look_later(idle_seconds)
+    def _look(self, pace: Pace) -> None:
+        # It may be full, or the client gone, although the time was up first.
+        is_over = self._buffer is None or self._is_lost
+        self._too_slow = None if is_over else pace.look(self._filled, self._http.loop.time())
+        if self._too_slow is not None:
+            self._wake()
+        elif not is_over:
+            self._look_later(pace)
 
     def _ask_for(self, count: int) -> None:
         """Let the kernel wake us for so many bytes at once, or for the end of the connection."""
@@ -132,9 +136,9 @@ class DirectBody(asyncio.BufferedProtocol):
         if self._missing and not self._transport.is_closing():
             self._http.flow.pause_reading()
 
-    def _wake(self, *, is_filled: bool = True) -> None:
+    def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(is_filled)
+            self._waiter.set_result(None)
 
     # What the transport calls.
 

@@ -54,7 +54,7 @@ _OF_HTTP = (
     ProblemCode("not_authenticated", 401, "There is no credential: sign in, or send a token."),
     ProblemCode("authentication_failed", 401, "The credential is unknown, expired or revoked."),
     ProblemCode("method_not_allowed", 405, "The address does not know this method."),
-    ProblemCode("too_slow", 408, "The body did not arrive in time.", True),
+    ProblemCode("too_slow", 408, "The body came too slowly; of an upload the bytes that came are kept.", True),
     ProblemCode("length_required", 411, "A body comes with its Content-Length."),
     ProblemCode("too_large", 413, "The body is larger than what the address takes."),
     ProblemCode("unsupported_media_type", 415, "The address takes another Content-Type."),

@@ -294,6 +294,11 @@ MAX_UPLOAD_BYTES = env.integer("FLOTILLA_MAX_UPLOAD_BYTES", 20 * 1024**3)
 DIRECT_UPLOADS = env.flag("FLOTILLA_DIRECT_UPLOADS", True)
 # Beginnings of addresses that files of versions may be fetched from; nothing else is.
 IMPORT_SOURCES = env.words("FLOTILLA_IMPORT_SOURCES")
+# What one request of an upload has to keep up with; what came before counts, and another request goes on from there.
+UPLOAD_LEAST_BYTES_PER_SECOND = env.integer("FLOTILLA_UPLOAD_LEAST_BYTES_PER_SECOND", 1024)
+UPLOAD_REQUEST_SECONDS = env.integer("FLOTILLA_UPLOAD_REQUEST_SECONDS", 3600)
+# Every other body, however it drips in.
+BODY_SECONDS = env.integer("FLOTILLA_BODY_SECONDS", 120)
 UPLOAD_EXPIRY_HOURS = env.integer("FLOTILLA_UPLOAD_EXPIRY_HOURS", 24)
 # So long content stays that no version holds; what is just being added is held by nothing else.
 BLOB_GRACE_HOURS = env.integer("FLOTILLA_BLOB_GRACE_HOURS", 24)

@@ -10,11 +10,13 @@ from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Any
 
+from django.conf import settings
 from django.utils.translation import gettext as _
 
 from console.middleware.database import in_database_thread
 from console.middleware.direct_body import ClientLeft
 from console.middleware.metrics import UPLOADED
+from console.middleware.pace import Pace, TooSlow
 from console.uploads import sessions
 from console.uploads.bodies import Body
 from console.uploads.digests import KeptDigests
@@ -30,7 +32,7 @@ PIECES = 3
 # A process that dies loses what arrived since the last commit.
 COMMIT_SECONDS = 1.0
 FLUSH_BYTES = 16 << 20
-IDLE_SECONDS = 60.0
+WINDOW_SECONDS = 60.0
 _buffers = BufferPool(PIECE_BYTES)
 _lanes = Lanes()
 _digests = KeptDigests()
@@ -56,7 +58,7 @@ class Reception:
         """Read the body, write it, commit it; return the new offset.
 
         Raises:
-            ProtocolError: 413 past the end, 460 wrong checksum, 408 idle, 499 the client left, 507 the disk is full.
+            ProtocolError: 413 past the end, 460 wrong checksum, 408 too slow, 499 the client left, 507 the disk is full.
                 Unless a checksum forbids it, what arrived before is committed.
             ValidationFailed: the last byte is there, and the whole has another digest than was promised.
         """
@@ -84,6 +86,8 @@ class Reception:
                 _digests.forget(self._upload.pk)
 
     async def _copy(self, body: Body, commits: asyncio.Future[None]) -> None:
+        deadline = asyncio.get_running_loop().time() + settings.UPLOAD_REQUEST_SECONDS
+        pace = Pace(settings.UPLOAD_LEAST_BYTES_PER_SECOND, WINDOW_SECONDS, deadline)
         while True:
             if commits.done():  # It failed, and says why.
                 await commits
@@ -91,11 +95,11 @@ class Reception:
             # The first piece ends at a block of the disk, so that the others begin at one.
             wanted = PIECE_BYTES - self._arrived % BLOCK_BYTES
             try:
-                count = await body.fill(buffer[:wanted], IDLE_SECONDS)
+                count = await body.fill(buffer[:wanted], pace)
             except ClientLeft:
                 raise ProtocolError(499, _("The client left."), "disconnected") from None
-            except TimeoutError:
-                raise ProtocolError(408, _("Nothing arrived for a minute."), "idle") from None
+            except TooSlow as error:
+                raise _request_timeout(error) from None
             if self._arrived + count > self._upload.length:
                 raise ProtocolError(413, _("The chunk goes past the end of the upload."), "too_large")
             if count == 0:
@@ -218,3 +222,11 @@ class Reception:
 
     async def _in_lane(self, function: Callable[..., Any], *arguments: Any) -> Any:
         return await self._lane.writing.call(function, *arguments)
+
+
+def _request_timeout(error: TooSlow) -> ProtocolError:
+    if error.code == "idle":
+        detail = _("Nothing arrived for a while; ask with HEAD where the upload stands, and go on from there.")
+    else:
+        detail = _("The chunk came too slowly; ask with HEAD where the upload stands, and go on from there.")
+    return ProtocolError(408, detail, error.code)

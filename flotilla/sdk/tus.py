@@ -14,7 +14,7 @@ from flotilla.sdk.transport import ApiError, Transport
 
 CHECKSUM_MISMATCH = 460
 _TOO_LARGE = 413
-_PASSING = frozenset({0, 409, 423, CHECKSUM_MISMATCH, 502, 503, 504})
+_PASSING = frozenset({0, 408, 409, 423, CHECKSUM_MISMATCH, 502, 503, 504})
 _ATTEMPTS = 6
 # A digest that differs twice does so because of what came before.
 _MISMATCHES = 2

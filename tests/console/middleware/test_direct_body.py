@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import os
 import socket
@@ -15,6 +16,7 @@ import uvicorn
 
 from console.middleware.direct_body import EXTENSION, ClientLeft, announced_length
 from console.middleware.http_protocol import BoundedProtocol
+from console.middleware.pace import Pace, TooSlow
 
 BODY = os.urandom(3_000_000)
 ended: list[tuple[str, int]] = []
@@ -22,13 +24,19 @@ left = threading.Event()
 
 
 async def digest(scope: Any, receive: Any, send: Any) -> None:
-    """Answer the SHA-256 of the body; ``/half`` stops in the middle of it, ``/idle`` waits a moment only."""
+    """Answer the SHA-256 of the body; ``/half`` stops in the middle; some others wait a moment only."""
+    now = asyncio.get_running_loop().time()
+    pace = {
+        "/idle": Pace(1, 0.2, now + 60),
+        "/slow": Pace(10_000_000, 0.2, now + 60),
+        "/late": Pace(0, 0.05, now + 0.5),
+    }.get(scope["path"], Pace(1, 30, now + 600))
     offered = scope.get("extensions", {}).get(EXTENSION)
     body = offered() if offered else None
     found, buffer = hashlib.sha256(), memoryview(bytearray(700_000))
     seen, status = 0, 200
     try:
-        while body is not None and (count := await body.fill(buffer, 0.2 if scope["path"] == "/idle" else 30)):
+        while body is not None and (count := await body.fill(buffer, pace)):
             found.update(buffer[:count])
             seen += count
             if scope["path"] == "/half":
@@ -40,7 +48,7 @@ async def digest(scope: Any, receive: Any, send: Any) -> None:
                 break
     except (ClientLeft, TimeoutError) as error:
         status = 408
-        ended.append((type(error).__name__, seen))
+        ended.append((error.code if isinstance(error, TooSlow) else type(error).__name__, seen))
         left.set()
     finally:
         if body is not None:
@@ -140,7 +148,22 @@ def test_what_arrived_before_the_client_left_is_handed_out_first(connection: soc
 def test_silence_ends_it_and_what_came_before_is_handed_out_first(connection: socket.socket) -> None:
     connection.sendall(head("/idle", Content_Length=str(len(BODY))) + BODY[:1_000_000])
     assert answer(connection)[0] == 408
-    assert ended == [("TimeoutError", 1_000_000)]
+    assert ended == [("idle", 1_000_000)]
+
+
+@pytest.mark.parametrize("path", ["/slow", "/late"])
+def test_dripping_ends_it_and_what_came_before_is_handed_out_first(connection: socket.socket, path: str) -> None:
+    """The drip goes on until the answer comes: never a whole window without a byte."""
+    connection.sendall(head(path, Content_Length=str(len(BODY))))
+    connection.settimeout(0.01)
+    sent, answered = 0, b""
+    while not answered:
+        sent += connection.send(BODY[sent : sent + 1])
+        with contextlib.suppress(TimeoutError):
+            answered = connection.recv(100)
+    assert answered.startswith(b"HTTP/1.1 408 ")
+    [(code, seen)] = ended
+    assert code == "too_slow" and 0 < seen <= sent
 
 
 @pytest.mark.parametrize(

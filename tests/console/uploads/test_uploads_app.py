@@ -237,6 +237,15 @@ class HalfSentPatch:
         head = f"PATCH {location} HTTP/1.1\r\n" + "".join(f"{name}: {value}\r\n" for name, value in words.items())
         self._socket.sendall(head.encode() + b"\r\n" + body)
 
+    def answer(self) -> httpx2.Response:
+        """Wait for the answer, which says that it has a body; leave."""
+        with self._socket.makefile("rb") as lines:
+            status = int(lines.readline().split()[1])
+            headers = dict(line.decode().strip().split(": ", 1) for line in iter(lines.readline, b"\r\n"))
+            content = lines.read(int(headers["content-length"]))
+        self.leave()
+        return httpx2.Response(status, headers=headers, content=content)
+
     def leave(self) -> None:
         self._socket.close()
 
@@ -275,6 +284,36 @@ def test_cut_chunk_with_checksum_does_not_count(
     first.leave()
     until(lambda: patch(bob, location, 0, BODY).status_code == 204)
     assert staging_path(row(location).pk).read_bytes() == BODY
+
+
+@pytest.mark.parametrize(
+    ("bytes_per_second", "seconds", "code"), [(1, 600, "idle"), (10**9, 600, "too_slow"), (0, 1, "too_slow")]
+)
+@pytest.mark.parametrize("length", [20_000, 200_000])
+def test_body_that_drips_is_408_and_goes_on_from_what_arrived(
+    bob: httpx2.Client,
+    console: RunningConsole,
+    shared_cast: Cast,
+    settings: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    bytes_per_second: int,
+    seconds: int,
+    code: str,
+    length: int,
+) -> None:
+    """Short bodies come in pieces of the web server, long ones from the socket."""
+    body = os.urandom(length)
+    location = begin(bob, shared_cast, length)
+    settings.UPLOAD_LEAST_BYTES_PER_SECOND, settings.UPLOAD_REQUEST_SECONDS = bytes_per_second, seconds
+    monkeypatch.setattr(reception, "WINDOW_SECONDS", 0.3)
+    slow = HalfSentPatch(
+        console, shared_cast.token("bob"), location, body[:10_000], **{"Content-Length": str(length)}
+    ).answer()
+    assert (slow.status_code, slow.json()["code"]) == (408, code)
+    assert offset_of(bob, location) == 10_000
+    settings.UPLOAD_LEAST_BYTES_PER_SECOND, settings.UPLOAD_REQUEST_SECONDS = 1, 600
+    assert patch(bob, location, 10_000, body[10_000:]).status_code == 204
+    assert staging_path(row(location).pk).read_bytes() == body
 
 
 def test_bytes_that_a_dead_process_left_behind_are_cut_off(bob: httpx2.Client, shared_cast: Cast) -> None:
