@@ -26,6 +26,7 @@ from console.api.operation_events import OperationEventsApp  # noqa: E402
 from console.identity.asgi import authenticate  # noqa: E402
 from console.live.asgi import LiveApp  # noqa: E402
 from console.live.hub import Hub  # noqa: E402
+from console.live.places import Places  # noqa: E402
 from console.live.rendering import render_in_thread  # noqa: E402
 from console.live.source import RedisSource  # noqa: E402
 from console.middleware.body_limit import BodyLimit  # noqa: E402
@@ -41,8 +42,9 @@ class Application:
 
     def __init__(self) -> None:
         self._hub = Hub(RedisSource(settings.REDIS_URL), render_in_thread)
-        self._live = LiveApp(self._hub, authenticate)
-        self._operation_events = OperationEventsApp(self._hub, authenticate)
+        places = Places(settings.STREAMS, settings.STREAMS_PER_CALLER)
+        self._live = LiveApp(self._hub, authenticate, places)
+        self._operation_events = OperationEventsApp(self._hub, authenticate, places)
         self._uploads = UploadsApp()
 
     async def __call__(self, scope: Mapping[str, Any], receive: Any, send: Any) -> None:

@@ -26,7 +26,20 @@ LIMITS = [
     ("An unfinished upload is kept", "console.settings:UPLOAD_EXPIRY_HOURS", "hours", "FLOTILLA_UPLOAD_EXPIRY_HOURS"),
     ("Disk that uploads leave free", "console.settings:STAGING_FREE_BYTES", "bytes", "FLOTILLA_STAGING_FREE_BYTES"),
     ("Content that nobody holds is kept", "console.settings:BLOB_GRACE_HOURS", "hours", "FLOTILLA_BLOB_GRACE_HOURS"),
-    ("Silence while bytes are being sent", "console.uploads.reception:IDLE_SECONDS", "seconds", ""),
+    (
+        "Bytes that a request of an upload brings a second",
+        "console.settings:UPLOAD_LEAST_BYTES_PER_SECOND",
+        "at least",
+        "FLOTILLA_UPLOAD_LEAST_BYTES_PER_SECOND",
+    ),
+    ("… counted over", "console.uploads.reception:WINDOW_SECONDS", "seconds", ""),
+    (
+        "One request of an upload",
+        "console.settings:UPLOAD_REQUEST_SECONDS",
+        "seconds",
+        "FLOTILLA_UPLOAD_REQUEST_SECONDS",
+    ),
+    ("The body of any other request", "console.settings:BODY_SECONDS", "seconds", "FLOTILLA_BODY_SECONDS"),
     ("Files of a version", "registry.domain.paths:MAX_FILES", "", ""),
     ("Characters of a file's path", "registry.domain.paths:MAX_PATH", "", ""),
     ("Aliases of a model", "registry.services.aliases:MAX_ALIASES", "", ""),
@@ -57,7 +70,8 @@ LIMITS = [
     ("Samples of 1 min are kept", "registry.domain.rollups:KEEP[60]", "", ""),
     ("Samples of 1 h are kept", "registry.domain.rollups:KEEP[3600]", "", ""),
     ("Series of one scrape", "workers.observe.exposition:_MAX_SERIES", "", ""),
-    ("Streams of one account", "console.live.asgi:STREAMS_PER_USER", "", ""),
+    ("Event streams of one caller", "console.settings:STREAMS_PER_CALLER", "", "FLOTILLA_STREAMS_PER_CALLER"),
+    ("Event streams of a web process", "console.settings:STREAMS", "", "FLOTILLA_STREAMS"),
     ("Topics of one stream", "console.live.topics:MAX_TOPICS", "", ""),
     ("Wrong passwords for a name from one address", "console.identity.login_limit:TRIES_PER_NAME", "", ""),
     ("Sign-ins from one address", "console.identity.login_limit:TRIES_PER_ADDRESS", "", ""),
@@ -116,6 +130,12 @@ def permissions() -> str:
             " whatever their role in the project.",
             "Who asked for a change, uploaded a version in it, wrote a config in it, or owns a token used for these"
             " cannot approve it. Service accounts never approve.",
+            "Contributors of a version are those, beside its author, who added content to it before it was submitted:"
+            " uploaded a file, kept content that the project has already, or had it fetched from an address. That needs"
+            " `version.write` and gives no permission of its own. A contributor may do with the version what their role"
+            " allows, and may approve plans without it; a plan that holds the version, or one made of the same upload,"
+            " they cannot approve, nor can the owner of a token that was used to contribute. Samples, tags, metrics and"
+            " model cards make nobody a contributor.",
             "## On the site, by site role",
             _table(("Permission", *site_roles, "scope of a token"), on_site),
             "A token that belongs to a project has no permission on the site.",

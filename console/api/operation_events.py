@@ -14,8 +14,10 @@ from rest_framework.utils.encoders import JSONEncoder
 from console.api.v1.serializers.operations import OperationSerializer
 from console.live.asgi import Authenticate, EventStream, refuse
 from console.live.hub import Hub
+from console.live.places import NoPlace, Places
 from console.middleware.database import in_database_thread
 from console.middleware.problems import STATUS_BY_CODE
+from registry.domain.actors import Actor
 from registry.errors import RegistryError
 from registry.models import OperationState
 from registry.selectors.operations import operation_get
@@ -26,42 +28,47 @@ ENDED = {OperationState.SUCCEEDED.value, OperationState.FAILED.value, OperationS
 class OperationEventsApp:
     """Sends ``event: operation`` with the JSON of the operation at once and at every change."""
 
-    def __init__(self, hub: Hub, authenticate: Authenticate) -> None:
+    def __init__(self, hub: Hub, authenticate: Authenticate, places: Places) -> None:
         self._hub = hub
         self._authenticate = authenticate
+        self._places = places
 
     async def __call__(self, scope: Mapping[str, Any], receive: Any, send: Any, operation_id: uuid.UUID) -> None:
         """Serve one request."""
         if scope["method"] != "GET":
             return await refuse(send, 405, _("Events are read with GET."))
 
-        def look() -> bytes | None:
+        def admit() -> tuple[Actor, bytes] | None:
             actor = self._authenticate(scope)
             if actor is None:
                 return None
-            subscription.account = f"account:{actor.user_id}"
             document = OperationSerializer(operation_get(actor, operation_id)).data
-            return json.dumps(document, cls=JSONEncoder).encode()
+            return actor, json.dumps(document, cls=JSONEncoder).encode()
 
-        subscription = self._hub.subscribe({f"operation:{operation_id}": ""}, wants_fragments=False)
+        def look() -> bytes | None:
+            found = admit()
+            return found[1] if found is not None else None
+
         try:
-            first = await in_database_thread(look)
+            admitted = await in_database_thread(admit)
         except RegistryError as error:
-            self._hub.unsubscribe(subscription)
             return await refuse(send, STATUS_BY_CODE.get(error.code, 403), error.message)
         except (OperationalError, InterfaceError):
-            self._hub.unsubscribe(subscription)
             return await refuse(send, 503, _("The database cannot be reached; try again."))
-        except BaseException:  # also when the client leaves just now
-            self._hub.unsubscribe(subscription)
-            raise
-        if first is None:
-            self._hub.unsubscribe(subscription)
+        if admitted is None:
             return await refuse(send, 401, _("Sign in, or send a token."))
-        subscription.send(b"first")
-        await EventStream(self._hub, subscription, receive, send).run(
-            _still_allowed(look, subscription.topics), _transform(look, subscription.close)
-        )
+        actor, _first = admitted
+        try:
+            with self._places.taken(actor):
+                subscription = self._hub.subscribe(
+                    {f"operation:{operation_id}": ""}, wants_fragments=False, account=f"account:{actor.user_id}"
+                )
+                subscription.send(b"first")
+                await EventStream(self._hub, subscription, receive, send).run(
+                    _still_allowed(look, subscription.topics), _transform(look, subscription.close)
+                )
+        except NoPlace as full:
+            await refuse(send, full.status, full.detail, full.headers)
 
 
 def _still_allowed(look: Callable[[], bytes | None], topics: dict[str, str]) -> Callable[[], Any]:

@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -19,6 +18,7 @@ from django.db import InterfaceError, OperationalError
 from django.utils.translation import gettext as _
 
 from console.live.hub import Hub, Subscription
+from console.live.places import NoPlace, Places
 from console.live.topics import MAX_TOPICS, authorise
 from console.middleware.database import in_database_thread
 from console.middleware.problems import CONTENT_TYPE, STATUS_BY_CODE, problem
@@ -33,7 +33,6 @@ Authenticate = Callable[[Scope], Actor | None]
 KEEP_ALIVE_SECONDS = 15.0
 RECHECK_SECONDS = 30.0
 SEND_SECONDS = 20.0
-STREAMS_PER_USER = 20
 HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-store"),
@@ -56,10 +55,10 @@ class EventStream:
 
         ``transform`` (async) may turn a block into other bytes; None from it ends the stream.
         """
-        await self._write_head()
         watcher = asyncio.create_task(self._watch_disconnect())
         checker = asyncio.create_task(self._keep_checking(recheck))
         try:
+            await self._write_head()
             await self._pump(transform)
         except (TimeoutError, OSError):
             pass
@@ -117,11 +116,10 @@ class EventStream:
 class LiveApp:
     """The stream of a browser. ``authenticate`` (sync, database) gives the actor of a session, or None."""
 
-    def __init__(self, hub: Hub, authenticate: Authenticate, *, streams_per_user: int = STREAMS_PER_USER) -> None:
+    def __init__(self, hub: Hub, authenticate: Authenticate, places: Places) -> None:
         self._hub = hub
         self._authenticate = authenticate
-        self._streams_per_user = streams_per_user
-        self._open: Counter[Any] = Counter()
+        self._places = places
 
     async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
         """Serve one request."""
@@ -146,26 +144,22 @@ class LiveApp:
             return await refuse(send, 401, _("Sign in first."))
         if not allowed:
             return await refuse(send, 404, _("There is no such topic."))
-        if self._open[actor.user_id] >= self._streams_per_user:
-            return await refuse(send, 429, _("Too many open pages of one account."))
-        self._open[actor.user_id] += 1
 
         async def recheck() -> dict[str, str] | None:
             now, still = await in_database_thread(admit)
             return still if now is not None and now.user_id == actor.user_id else None
 
         try:
-            subscription = self._hub.subscribe(allowed, account=f"account:{actor.user_id}")
-            await EventStream(self._hub, subscription, receive, send).run(recheck)
-        finally:
-            self._open[actor.user_id] -= 1
-            if not self._open[actor.user_id]:
-                del self._open[actor.user_id]
+            with self._places.taken(actor):
+                subscription = self._hub.subscribe(allowed, account=f"account:{actor.user_id}")
+                await EventStream(self._hub, subscription, receive, send).run(recheck)
+        except NoPlace as full:
+            await refuse(send, full.status, full.detail, full.headers)
 
 
-async def refuse(send: Any, status: int, detail: str) -> None:
-    """Answer with a problem document."""
+async def refuse(send: Any, status: int, detail: str, more: Iterable[tuple[bytes, bytes]] = ()) -> None:
+    """Answer with a problem document, and more headers."""
     body = orjson.dumps(problem(status, detail))
-    headers = [(b"content-type", CONTENT_TYPE.encode()), (b"cache-control", b"no-store")]
+    headers = [(b"content-type", CONTENT_TYPE.encode()), (b"cache-control", b"no-store"), *more]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

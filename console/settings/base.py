@@ -318,6 +318,9 @@ API_RATES = {
     "costly": env.integer("FLOTILLA_RATE_COSTLY", 600),
     "upload": env.integer("FLOTILLA_RATE_UPLOADS", 1200),
 }
+# Event streams that a web process holds open, and of one key or of one person's sessions together.
+STREAMS = env.integer("FLOTILLA_STREAMS", 800)
+STREAMS_PER_CALLER = env.integer("FLOTILLA_STREAMS_PER_CALLER", 20)
 TRUSTED_PROXIES = env.words("FLOTILLA_TRUSTED_PROXIES")
 
 # Celery. The broker only carries hints; every piece of work is a row with a lease.

@@ -58,7 +58,7 @@ class Reception:
         """Read the body, write it, commit it; return the new offset.
 
         Raises:
-            ProtocolError: 413 past the end, 460 wrong checksum, 408 too slow, 499 the client left, 507 the disk is full.
+            ProtocolError: 413 past the end, 460 wrong checksum, 408 too slow, 499 left, 507 the disk is full.
                 Unless a checksum forbids it, what arrived before is committed.
             ValidationFailed: the last byte is there, and the whole has another digest than was promised.
         """

@@ -80,7 +80,7 @@ def change(client: Flotilla, /, person: str, as_json: bool, **given: str | None)
 @json_option
 @client_command
 def block(client: Flotilla, person: str, plan_only: bool, as_json: bool) -> None:
-    """Block PERSON: sessions, keys and open pages stop at once. History stays."""
+    """Block PERSON: sessions, keys and open pages end at once, for good. History stays."""
     impact = client.people.impact(person)
     if not plan_only:
         client.people.update(person, is_active=False)
@@ -94,7 +94,7 @@ def block(client: Flotilla, person: str, plan_only: bool, as_json: bool) -> None
 @json_option
 @client_command
 def let_in(client: Flotilla, person: str, as_json: bool) -> None:
-    """Let PERSON, who is blocked, in again."""
+    """Let PERSON, who is blocked, in again. Keys and sessions from before do not come back."""
     changed = client.people.update(person, is_active=True)
     show(changed, as_json, lambda: f"{person} may sign in again.")
 

@@ -11,6 +11,8 @@ import httpx2
 
 _TIMEOUT = httpx2.Timeout(30.0, connect=10.0)
 _RETRY_PAUSES_SECONDS = (0.2, 0.5, 1.0, 2.0)
+# Too many streams, of this caller or of all.
+_NO_ROOM = frozenset({429, 503})
 # A stream says something every 15 seconds; after twice that long its connection is dead.
 _SILENT_SECONDS = 35.0
 _REPEATABLE = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -170,7 +172,8 @@ class Transport:
     def events(self, path: str, params: Mapping[str, str], deadline: float | None = None) -> Iterator[str]:
         """Yield an empty text at once and after each reconnection, then every block of a stream of server-sent events.
 
-        ``path`` is absolute. Connections that end are made again, until the monotonic ``deadline``.
+        ``path`` is absolute. Connections that end are made again, until the monotonic ``deadline``. While the server
+        has no room for one more stream, the empty text comes as often as it says that one may ask again.
 
         Raises:
             ApiError: the console refuses.
@@ -182,12 +185,13 @@ class Transport:
                 with self._client.stream(
                     "GET", f"{self._origin}{path}", params=params, timeout=httpx2.Timeout(left, connect=10.0)
                 ) as answer:
-                    if answer.status_code >= 400:
+                    if answer.status_code >= 400 and answer.status_code not in _NO_ROOM:
                         answer.read()
                         raise _problem(answer)
-                    pauses = iter(_RETRY_PAUSES_SECONDS)
+                    is_open = answer.status_code < 400
+                    pauses = iter(_RETRY_PAUSES_SECONDS if is_open else [_asked_pause(answer)])
                     yield ""
-                    for line in answer.iter_lines():
+                    for line in answer.iter_lines() if is_open else ():
                         if deadline is not None and time.monotonic() >= deadline:
                             return
                         if line.startswith("data:"):
@@ -195,7 +199,8 @@ class Transport:
             except httpx2.HTTPError:
                 if deadline is not None and time.monotonic() >= deadline:
                     return
-            time.sleep(next(pauses, _RETRY_PAUSES_SECONDS[-1]))
+            pause = next(pauses, _RETRY_PAUSES_SECONDS[-1])
+            time.sleep(pause if deadline is None else max(0.0, min(pause, deadline - time.monotonic())))
 
     def pages(self, path: str, params: Mapping[str, str] | None = None) -> Iterator[dict[str, Any]]:
         """Yield the rows of a list, page after page."""

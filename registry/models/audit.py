@@ -11,6 +11,20 @@ from django.utils import timezone
 from registry.models.base import Row
 
 
+def append_only(name: str) -> list[pgtrigger.Trigger]:
+    """Return triggers under which rows of a table stay as they were written: no update, no delete, no truncate."""
+    return [
+        pgtrigger.Protect(name=f"{name}_append_only", operation=pgtrigger.Update | pgtrigger.Delete),
+        pgtrigger.Trigger(
+            name=f"{name}_no_truncate",
+            level=pgtrigger.Statement,
+            when=pgtrigger.Before,
+            operation=pgtrigger.Truncate,
+            func="RAISE EXCEPTION 'pgtrigger: Cannot truncate % table', TG_TABLE_NAME;",
+        ),
+    ]
+
+
 class Transition(Row):
     """One move of a state column. Never updated or deleted by hand."""
 
@@ -23,9 +37,7 @@ class Transition(Row):
 
     class Meta:
         indexes = [models.Index(fields=["object_type", "object_id", "created_at"], name="transition_object")]
-        triggers = [
-            pgtrigger.Protect(name="transition_append_only", operation=pgtrigger.Update | pgtrigger.Delete),
-        ]
+        triggers = append_only("transition")
 
 
 def searchable() -> models.Func:
@@ -72,9 +84,7 @@ class AuditEvent(Row):
             models.Index(fields=["request_id"], name="audit_request"),
             GinIndex(searchable(), name="audit_search"),
         ]
-        triggers = [
-            pgtrigger.Protect(name="audit_append_only", operation=pgtrigger.Update | pgtrigger.Delete),
-        ]
+        triggers = append_only("audit")
 
 
 class AuditSeal(models.Model):
@@ -89,6 +99,4 @@ class AuditSeal(models.Model):
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["chain", "sequence"], name="seal_sequence_once")]
-        triggers = [
-            pgtrigger.Protect(name="seal_append_only", operation=pgtrigger.Update | pgtrigger.Delete),
-        ]
+        triggers = append_only("seal")

@@ -7,6 +7,7 @@ from typing import Any
 from django.contrib.auth.tokens import default_token_generator
 from django.core.exceptions import ValidationError
 from django.db import connection, transaction
+from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from registry import telemetry
@@ -16,6 +17,7 @@ from registry.models import SiteRole, SsoProvider, User
 from registry.services import audit
 from registry.services.permissions import require
 from registry.services.sessions import sessions_end
+from registry.services.tokens import tokens_revoke_all
 
 _ADMINS_LOCK = 0x464C4F54_41444D49
 _FIELDS = ("username", "email", "first_name", "last_name", "external_id")
@@ -26,7 +28,9 @@ def user_update(
 ) -> User:
     """Change what is given: ``username, email, first_name, last_name, external_id``, site role, active or not.
 
-    Blocking ends sessions, tokens and open live pages at once. Site administrators only.
+    Blocking ends sessions, tokens and open live pages at once, those of a person for good: nothing that was handed out
+    before comes back with the account. A service account is switched off and on with its tokens.
+    Site administrators only.
 
     Raises:
         ValidationFailed: a bad or used value; ``errors`` names the field.
@@ -50,10 +54,11 @@ def user_update(
         changed = {name: value for name, value in _facts(row).items() if value != before[name]}
         if changed:
             old = {name: before[name] for name in changed}
-            if set(changed) == {"is_active"}:
-                audit.record(actor=actor, action="user.set_active", obj=row, before=old, after=changed)
-            else:
-                audit.record(actor=actor, action="user.update", obj=row, before=old, after=changed)
+            action = "user.set_active" if set(changed) == {"is_active"} else "user.update"
+            if "is_active" in changed and not row.is_service:
+                # Also of somebody who is let in: a token may have been made while the account was being blocked.
+                changed["tokens_revoked"] = tokens_revoke_all(row, timezone.now())
+            audit.record(actor=actor, action=action, obj=row, before=old, after=changed)
             telemetry.publish_on_commit(f"account:{row.id}")
         if changed.get("is_active") is False:
             sessions_end(user=row, actor=actor)
@@ -90,7 +95,7 @@ def user_provision(
 
 
 def user_set_active(*, user: User, is_active: bool, actor: Actor) -> None:
-    """Block an account (its sessions, tokens and live pages stop at once) or let it in again."""
+    """Block an account (its sessions, tokens and live pages stop at once) or let it in again; see ``user_update``."""
     user_update(user=user, is_active=is_active, actor=actor)
 
 

@@ -8,11 +8,12 @@ from django.utils.translation import gettext as _
 
 from registry.domain.actors import Actor
 from registry.errors import Conflict, NotFound
-from registry.models import ApiToken, Membership, TrustRule, User
+from registry.models import Membership, TrustRule, User
 from registry.services import audit
 from registry.services.accounts import membership_remove, user_create
 from registry.services.people import user_set_active
 from registry.services.permissions import require
+from registry.services.tokens import tokens_revoke_all
 
 
 def service_account_create(*, username: str, site_role: str = "none", actor: Actor) -> User:
@@ -25,7 +26,7 @@ def service_account_create(*, username: str, site_role: str = "none", actor: Act
 
 
 def service_account_set_active(*, account: User, is_active: bool, actor: Actor) -> User:
-    """Disable a service account (its tokens and trust rules stop working at once) or let it work again."""
+    """Disable a service account (its tokens and trust rules stop working at once) or let it, and them, work again."""
     require(actor, "site.users")
     _require_present(account)
     if account.is_active != is_active:
@@ -48,7 +49,7 @@ def service_account_delete(*, account: User, actor: Actor) -> None:
     with transaction.atomic():
         locked = User.objects.select_for_update(no_key=True).get(pk=account.pk)
         _require_present(locked)
-        revoked = ApiToken.objects.filter(owner=locked, revoked_at=None).update(revoked_at=now)
+        revoked = tokens_revoke_all(locked, now)
         rules = list(TrustRule.objects.filter(service_account=locked).select_related("project"))
         for rule in rules:
             before = {"rule": rule.name, "service_account": locked.username}

@@ -149,6 +149,11 @@ def token_revoke(*, token: ApiToken, actor: Actor) -> None:
     token.refresh_from_db()
 
 
+def tokens_revoke_all(owner: User, now: datetime) -> int:
+    """Revoke every token of an account and return how many. Call it where that is allowed, with an audit."""
+    return ApiToken.objects.filter(owner=owner, revoked_at=None).update(revoked_at=now)
+
+
 def token_authenticate(text: str, *, ip: str | None = None, now: datetime | None = None) -> ApiToken | None:
     """Return the token (with its owner) for a bearer text; None when unknown, revoked, expired or owner inactive.
 

@@ -50,6 +50,8 @@ def test_people_are_made_changed_blocked_and_let_in(run: Run, shared_cast: Cast,
         assert client.get("/api/v1/me/").status_code == 401
         assert "bob" in run("people", "list", "--blocked") and "bob" not in run("people", "list", "--active")
         run("people", "let-in", "bob")
+        assert client.get("/api/v1/me/").status_code == 401
+    with console.client(shared_cast.token("bob")) as client:
         assert client.get("/api/v1/me/").status_code == 200
     assert "/login/new-password/" in run("people", "password-link", "bob")
     assert "no second factors" in run("people", "reset-second-factors", "bob")

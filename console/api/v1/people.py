@@ -75,7 +75,8 @@ class UserItem(_UserView):
 
     @extend_schema(
         summary="Change or block an account",
-        description="Blocking (`is_active` false) ends sessions, tokens and open live pages at once; see impact.",
+        description="Blocking (`is_active` false) ends sessions, tokens and open live pages at once; see impact. "
+        "Tokens of a person are revoked for good, those of a service account work again with it.",
         request=UserChange,
         responses=UserSerializer,
     )

@@ -13,7 +13,7 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 
 from registry.models import AuditEvent, Environment, User
-from registry.services import accounts, people
+from registry.services import accounts, people, tokens
 from tests.console.conftest import PASSWORD, Cast
 
 ANY = {"If-Match": "*"}
@@ -38,10 +38,39 @@ def test_an_administrator_changes_and_blocks(cast: Cast, api: Callable[..., APIC
     assert blocked.json()["is_active"] is False
     assert token.get("/api/v1/me/").status_code == 401
     assert browser.get("/").status_code == 302
-    assert AuditEvent.objects.get(action="user.set_active").after == {"is_active": False}
+    assert AuditEvent.objects.get(action="user.set_active").after == {"is_active": False, "tokens_revoked": 1}
     refused = Client()
     refused.post("/login/", {"login": "bob", "password": PASSWORD})
     assert refused.get("/").status_code == 302
+
+
+def test_nothing_from_before_comes_back_with_an_account(cast: Cast, api: Callable[..., APIClient]) -> None:
+    alice, browser, token = api("alice"), sign_in("bob"), api("bob", "read")
+    for wanted in (False, True):
+        answer = alice.patch("/api/v1/users/bob/", {"is_active": wanted}, headers=ANY)
+        assert answer.json()["is_active"] is wanted
+    assert token.get("/api/v1/me/").status_code == 401
+    assert browser.get("/").status_code == 302
+    assert api("bob", "read").get("/api/v1/me/").status_code == 200
+    assert sign_in("bob").get("/settings/security/").status_code == 200
+
+
+def test_keys_that_a_blocked_account_kept_do_not_come_back(cast: Cast, api: Callable[..., APIClient]) -> None:
+    """Of accounts that were blocked by an earlier version, or made a key at the same moment."""
+    token = api("bob", "read")
+    User.objects.filter(pk=cast.bob.pk).update(is_active=False)
+    assert api("alice").patch("/api/v1/users/bob/", {"is_active": True}, headers=ANY).status_code == 200
+    assert token.get("/api/v1/me/").status_code == 401
+
+
+def test_service_accounts_are_switched_with_their_keys(cast: Cast, api: Callable[..., APIClient]) -> None:
+    robot = cast.trust_rule().service_account
+    _row, text = tokens.token_create(owner=robot, name="ci", scopes=["read"], actor=cast.actor("alice"))
+    caller = APIClient()
+    caller.credentials(HTTP_AUTHORIZATION=f"Bearer {text}")
+    for verb, status in (("disable", 401), ("enable", 200)):
+        assert api("alice").post(f"/api/v1/service-accounts/robot/{verb}").status_code == 200
+        assert caller.get("/api/v1/me/").status_code == status
 
 
 @pytest.mark.parametrize("body", [{"site_role": "none"}, {"is_active": False}])

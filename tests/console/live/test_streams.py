@@ -5,7 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -15,6 +15,7 @@ from django.db import connection
 from django.test import Client
 
 from console.live import fragments
+from flotilla.sdk import Flotilla
 from registry import telemetry
 from registry.models import Membership, Role, User
 from registry.services import operations, people
@@ -45,6 +46,14 @@ class Stream:
 
     def close(self) -> None:
         self._connection.close()
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait for what the server does by itself."""
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def cookie(user: User) -> dict[str, str]:
@@ -150,12 +159,68 @@ def test_stream_ends_when_the_reader_leaves_the_project(
     stream.close()
 
 
-def test_one_account_has_a_limit_of_streams(console: RunningConsole, shared_cast: Cast, model_topic: str) -> None:
-    headers = cookie(shared_cast.bob)
-    streams = [Stream(console, "/live/stream?topics=fleet", **headers) for _number in range(21)]
-    assert [stream.response.status for stream in streams] == [200] * 20 + [429]
+@pytest.fixture
+def few_places(settings: Any) -> None:
+    """Room for 8 streams, 2 of an account and 1 of a caller, in servers that start after this."""
+    settings.STREAMS, settings.STREAMS_PER_CALLER = 8, 1
+
+
+def test_streams_beyond_the_limit_are_told_when_to_come_back(
+    few_places: None, console: RunningConsole, shared_cast: Cast
+) -> None:
+    """Pages and operations share one limit: of a key, of an account, of the process."""
+    operation = operations.operation_create(
+        kind="validate_version",
+        queue="jobs",
+        subject_type="modelversion",
+        subject_id=shared_cast.version().pk,
+        project=shared_cast.project,
+        actor=shared_cast.actor("bob"),
+    )
+    events = f"/api/v1/operations/{operation.pk}/events"
+    keys = [{"Authorization": f"Bearer {shared_cast.token('bob')}"} for _number in range(3)]
+    first, second = Stream(console, events, **keys[0]), Stream(console, "/live/stream?topics=fleet", **keys[1])
+    assert (first.response.status, second.response.status) == (200, 200)
+    for path, headers in ((events, keys[1]), ("/live/stream?topics=fleet", keys[0]), (events, keys[2])):
+        refused = Stream(console, path, **headers)
+        assert (refused.response.status, refused.response.headers["Retry-After"]) == (429, "15")
+        assert json.loads(refused.response.read())["code"] == "throttled"
+    assert first.next("operation")["state"] == "pending"
+    first.close()
+    until(lambda: Stream(console, events, **keys[0]).response.status == 200)
+    second.close()
+
+
+def test_full_process_refuses_streams_and_serves_pages(
+    few_places: None, console: RunningConsole, shared_cast: Cast
+) -> None:
+    readers = [User.objects.create_user(f"reader-{number}", password=None) for number in range(8)]
+    streams = [Stream(console, "/live/stream?topics=fleet", **cookie(user)) for user in readers]
+    assert {stream.response.status for stream in streams} == {200}
+    refused = Stream(console, "/live/stream?topics=fleet", **cookie(shared_cast.bob))
+    assert (refused.response.status, refused.response.headers["Retry-After"]) == (503, "15")
+    with console.client(shared_cast.token("bob")) as client:
+        assert client.get("/api/v1/me/").status_code == 200
     for stream in streams:
         stream.close()
+    until(lambda: Stream(console, "/live/stream?topics=fleet", **cookie(shared_cast.bob)).response.status == 200)
+
+
+def test_the_sdk_asks_again_while_there_is_no_room(
+    few_places: None, console: RunningConsole, shared_cast: Cast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("console.live.places.RETRY_SECONDS", 1)
+    token = shared_cast.token("bob")
+    first = Stream(console, "/live/stream?topics=fleet", Authorization=f"Bearer {token}")
+    assert first.response.status == 200
+    with Flotilla(console.url, token) as client:
+        changes = client.changes("fleet", time.monotonic() + 60)
+        assert [next(changes), next(changes)] == ["", ""]
+        first.close()
+        with ThreadPoolExecutor(1) as threads:
+            noticed = threads.submit(lambda: next(block for block in changes if block))
+            until(lambda: telemetry.publish("fleet") or noticed.done())
+            assert json.loads(noticed.result())
 
 
 @pytest.mark.parametrize("name", ["-" * 36, "0" * 36, "0" * 32 + "----"])

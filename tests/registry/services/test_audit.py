@@ -8,7 +8,7 @@ from django.core.management import CommandError, call_command
 from django.db import DatabaseError, connection, transaction
 
 from registry.domain.actors import Actor
-from registry.models import AuditEvent, AuditSeal
+from registry.models import AuditEvent, AuditSeal, Project, Transition
 from registry.services.audit import chains, record, seal_pending, verify_chain
 
 
@@ -62,6 +62,27 @@ def test_rows_cannot_be_changed_or_deleted(sealed: Any, model: Any) -> None:
         AuditSeal.objects.all()._raw_delete("default")
     with pytest.raises(DatabaseError), transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("DELETE FROM registry_auditevent")
+
+
+@pytest.mark.parametrize("model", [AuditEvent, AuditSeal, Transition])
+def test_tables_cannot_be_emptied_at_once(sealed: Any, model: Any) -> None:
+    count = model.objects.count()
+    assert count > 0
+    with connection.cursor() as cursor:
+        cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
+    truncate = f"TRUNCATE {model._meta.db_table} CASCADE"
+    with pytest.raises(DatabaseError, match="Cannot truncate"), transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(truncate)
+    assert model.objects.count() == count
+
+
+@pytest.mark.parametrize("turn", [1, 2])
+def test_history_of_a_test_with_real_commits_does_not_reach_the_next(transactional_db: None, turn: int) -> None:
+    assert not AuditEvent.objects.exists() and not Transition.objects.exists()
+    project = Project.objects.create(slug="team", name="Team")
+    record(actor=Actor.system("test"), action="test.run", obj=project)
+    Transition.objects.create(object_type="test", object_id=project.id)
+    assert seal_pending(everything=True) == 1
 
 
 def forge(statement: str, *values: Any) -> None:
