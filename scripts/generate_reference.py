@@ -32,7 +32,7 @@ LIMITS = [
         "at least",
         "FLOTILLA_UPLOAD_LEAST_BYTES_PER_SECOND",
     ),
-    ("… counted over", "console.uploads.reception:WINDOW_SECONDS", "seconds", ""),
+    ("The time over which that is counted", "console.uploads.reception:WINDOW_SECONDS", "seconds", ""),
     (
         "One request of an upload",
         "console.settings:UPLOAD_REQUEST_SECONDS",
