@@ -44,11 +44,40 @@ class Chunk:
         return self.content()
 
 
+class Line:
+    """What is learned about the line to the server while files go over it; for all files of a push.
+
+    ``is_direct``: large files may go to an object store instead, as far as anybody knows.
+    """
+
+    def __init__(self) -> None:
+        self.is_direct = True
+        self._wanted = FIRST_BYTES
+        self._most = MOST_BYTES
+
+    @property
+    def chunk_bytes(self) -> int:
+        """Return how long the next chunk may be."""
+        return self._wanted
+
+    def note_success(self, length: int, seconds: float) -> None:
+        """Let chunks grow when one of ``length`` bytes took no time to speak of."""
+        if seconds < _GROW_WITHIN_SECONDS:
+            self._wanted = max(self._wanted, min(_GROWTH * length, self._most))
+
+    def note_failure(self, length: int, *, is_too_large: bool = False) -> None:
+        """Let chunks shrink after one of ``length`` bytes; for good when something on the way takes none so large."""
+        if is_too_large:
+            self._wanted = self._most = max(min(self._wanted, length // 2), LEAST_BYTES)
+        elif length <= self._wanted:  # Otherwise another connection's failure has shortened them already.
+            self._wanted = max(self._wanted // 2, LEAST_BYTES)
+
+
 class Chunks:
     """Chunks of a file or of a part of one."""
 
     def __init__(
-        self, source: BufferedReader, size: int, start: int, offset: int, passing: Callable[[int], None]
+        self, source: BufferedReader, size: int, start: int, offset: int, passing: Callable[[int], None], line: Line
     ) -> None:
         """``size`` bytes of ``source`` from ``start``; offsets count from there.
 
@@ -58,8 +87,7 @@ class Chunks:
         self._size = size
         self._start = start
         self._passing = passing
-        self._wanted = FIRST_BYTES
-        self._most = MOST_BYTES
+        self._line = line
         # Whether what the server has is the beginning of this file.
         self._is_known = offset == 0
         self._digest, self._reached = blake3(), 0
@@ -72,27 +100,21 @@ class Chunks:
             ApiError: the file ends before: somebody cut it meanwhile. Also on reading the chunk.
         """
         rest = self._size - offset
-        most_checked = min(FIRST_BYTES, self._wanted)
+        wanted = self._line.chunk_bytes
+        most_checked = min(FIRST_BYTES, wanted)
         if self._is_known and rest > most_checked:
             # Something is left for the last chunk.
-            length = min(self._wanted, rest - 1)
+            length = min(wanted, rest - 1)
             return Chunk(offset, length, "", partial(self._stretch, offset, length))
         length = min(rest, most_checked)
         pieces = list(self._read(offset, length))
         checksum = f"blake3-prefix {base64.b64encode(self._digest.digest()).decode()}"
         return Chunk(offset, length, checksum, pieces.__iter__)
 
-    def note_success(self, seconds: float) -> None:
-        """Let chunks grow when one took no time to speak of."""
+    def note_success(self, chunk: Chunk, seconds: float) -> None:
+        """Take what the server has from now on for the beginning of this file."""
         self._is_known = True
-        if seconds < _GROW_WITHIN_SECONDS:
-            self._wanted = min(_GROWTH * self._wanted, self._most)
-
-    def note_failure(self, *, is_too_large: bool = False) -> None:
-        """Let chunks shrink, the one that failed too; for good when something on the way takes none so large."""
-        self._wanted = min(max(self._wanted // 2, LEAST_BYTES), MOST_BYTES)
-        if is_too_large:
-            self._most = self._wanted
+        self._line.note_success(chunk.length, seconds)
 
     def _stretch(self, offset: int, length: int) -> Iterator[bytes]:
         for piece in self._read(offset, length):

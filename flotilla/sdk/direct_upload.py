@@ -16,6 +16,7 @@ from typing import Any
 
 import httpx2
 
+from flotilla.sdk.chunks import Line
 from flotilla.sdk.transport import ApiError, Transport
 
 # Smaller files are there sooner by tus than a part's address is signed.
@@ -36,19 +37,20 @@ class StoreUnreachable(Exception):
     """Not one part could be sent: the store cannot be reached from here."""
 
 
-def begin_direct(transport: Transport, version: str, path: str, size: int) -> str | None:
-    """Begin an upload in parts and return its address; None when tus is to be used.
+def begin_direct(transport: Transport, version: str, path: str, size: int, line: Line) -> str | None:
+    """Begin an upload in parts and return its address; None when tus is to be used, which ``line`` remembers.
 
     Raises:
         ApiError: refused, for a reason that tus would not change.
     """
-    if size < _LEAST_BYTES:
+    if size < _LEAST_BYTES or not line.is_direct:
         return None
     try:
         body = {"path": path, "length": size}
         created = transport.send("POST", f"{version}uploads/", json=body, once=True).json()
     except ApiError as error:
         if error.status in _NOT_OFFERED:
+            line.is_direct = False
             return None
         raise
     return f"{version}uploads/{created['id']}/"

@@ -14,6 +14,7 @@ from typing import Any
 from blake3 import blake3
 
 from flotilla.sdk import tus
+from flotilla.sdk.chunks import Line
 from flotilla.sdk.transport import Transport
 from flotilla.sdk.tus import FileThere, Progress
 
@@ -30,6 +31,7 @@ def send(
     *,
     progress: Progress | None,
     is_stopped: Callable[[], Any],
+    line: Line,
 ) -> None:
     """Send a file in parts, or what is missing of those that are ``there``.
 
@@ -63,6 +65,7 @@ def send(
             there.get(number),
             tell,
             lambda: failed or is_stopped(),
+            line,
         )
 
     with ThreadPoolExecutor(max_workers=_PARTS + 1, thread_name_prefix="part") as threads:
@@ -96,11 +99,12 @@ def _send_part(
     begun: FileThere | None,
     tell: Progress,
     is_stopped: Callable[[], Any],
+    line: Line,
 ) -> str:
     """Send a part, or the rest of it, and return its location."""
     words = {"Upload-Concat": "partial", "Upload-Length": str(length)}
     with file.open("rb") as source:
-        return tus.send(transport, metadata, words, source, length, tell, is_stopped, begun=begun, start=start)
+        return tus.send(transport, metadata, words, source, length, tell, is_stopped, line, begun=begun, start=start)
 
 
 def _digest(file: Path, is_stopped: Callable[[], Any]) -> str:

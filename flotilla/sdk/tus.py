@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from io import BufferedReader
 from typing import Any
 
-from flotilla.sdk.chunks import FILE_CHANGED, Chunk, Chunks
+from flotilla.sdk.chunks import FILE_CHANGED, Chunk, Chunks, Line
 from flotilla.sdk.transport import ApiError, Transport
 
 CHECKSUM_MISMATCH = 460
@@ -82,6 +82,7 @@ def send(
     size: int,
     progress: Progress | None,
     is_stopped: Callable[[], Any],
+    line: Line,
     *,
     begun: FileThere | None = None,
     start: int = 0,
@@ -99,13 +100,13 @@ def send(
         location, offset = "", 0
     try:
         location = location or create(transport, metadata, headers)
-        send_chunks(transport, location, source, size, progress, is_stopped, offset=offset, start=start)
+        send_chunks(transport, location, source, size, progress, is_stopped, line, offset=offset, start=start)
     except ApiError as error:
         if error.status != CHECKSUM_MISMATCH:
             raise
         end(transport, location)
         location = create(transport, metadata, headers)
-        send_chunks(transport, location, source, size, progress, is_stopped, start=start)
+        send_chunks(transport, location, source, size, progress, is_stopped, line, start=start)
     return location
 
 
@@ -120,6 +121,7 @@ def send_chunks(
     size: int,
     progress: Progress | None,
     is_stopped: Callable[[], Any],
+    line: Line,
     *,
     offset: int = 0,
     start: int = 0,
@@ -137,20 +139,20 @@ def send_chunks(
             progress(reached, size)
 
     failures = 0
-    chunks = Chunks(source, size, start, offset, note_passing)
+    chunks = Chunks(source, size, start, offset, note_passing, line)
     while offset < size and not is_stopped():
         chunk = chunks.at(offset)
         begun = time.monotonic()
         try:
             offset, failures = _send_chunk(transport, location, chunk), 0
-            chunks.note_success(time.monotonic() - begun)
+            chunks.note_success(chunk, time.monotonic() - begun)
         except _Stopped:
             return
         except ApiError as error:
             failures += 1
             # The server itself says "too_large" when no smaller chunk would do; others on the way do not.
             is_too_large = error.status == _TOO_LARGE and error.code != "too_large"
-            chunks.note_failure(is_too_large=is_too_large)
+            line.note_failure(chunk.length, is_too_large=is_too_large)
             may_pass = is_too_large or (error.status in _PASSING and error.code != FILE_CHANGED)
             if not may_pass or failures >= (_MISMATCHES if error.status == CHECKSUM_MISMATCH else _ATTEMPTS):
                 raise

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from flotilla.sdk import parts, tus
+from flotilla.sdk.chunks import Line
 from flotilla.sdk.direct_upload import StoreUnreachable, begin_direct, send_direct
 from flotilla.sdk.transport import ApiError, Transport
 from flotilla.sdk.tus import FileThere, Progress
@@ -81,6 +82,7 @@ def upload_files(
     there = there or {}
     missing = [file for path, file in files.items() if path not in there]
     known = _known_sizes(transport, version, (file.stat().st_size for file in missing))
+    line = Line()
     stopped: list[bool] = []
     telling = threading.Lock()
 
@@ -108,6 +110,7 @@ def upload_files(
             progress=tell,
             is_stopped=lambda: stopped,
             begun=begun,
+            line=line,
         )
 
     def send_or_stop(path: str, file: Path) -> None:
@@ -138,27 +141,29 @@ def upload_file(
     progress: Progress | None = None,
     is_stopped: Callable[[], Any] = bool,
     begun: FileThere | None = None,
+    line: Line | None = None,
 ) -> None:
     """Send one file of a version, or the rest of one that was ``begun``: in parts to the store, or by tus.
 
     ``progress(sent, total)`` is called now and then, in bytes; what got lost on the way counts no more.
-    ``is_stopped`` is asked as often.
+    ``is_stopped`` is asked as often. ``line`` is what other files have found out.
 
     Raises:
         ApiError: refused, or still failing after several attempts.
     """
     size = file.stat().st_size
+    line = line or Line()
     if begun is None or begun.direct:
-        if _sent_directly(transport, version, path, file, begun, progress, is_stopped):
+        if _sent_directly(transport, version, path, file, begun, progress, is_stopped, line):
             return None
         begun = None
     metadata = {"version": version_id, "path": path}
     there = begun.parts if begun is not None else {}
     if there or (size >= parts.LEAST_BYTES and not (begun is not None and begun.location)):
-        return parts.send(transport, metadata, file, there, progress=progress, is_stopped=is_stopped)
+        return parts.send(transport, metadata, file, there, progress=progress, is_stopped=is_stopped, line=line)
     words = {"Upload-Length": str(size)}
     with file.open("rb") as source:
-        tus.send(transport, metadata, words, source, size, progress, is_stopped, begun=begun)
+        tus.send(transport, metadata, words, source, size, progress, is_stopped, line, begun=begun)
     return None
 
 
@@ -170,17 +175,18 @@ def _sent_directly(
     begun: FileThere | None,
     progress: Progress | None,
     is_stopped: Callable[[], Any],
+    line: Line,
 ) -> bool:
     """Send a file, or the rest of it, to the object store; return False when the server has to take it."""
     size = file.stat().st_size
-    upload = begun.direct if begun else begin_direct(transport, version, path, size)
+    upload = begun.direct if begun else begin_direct(transport, version, path, size, line)
     if upload is None:
         return False
     if begun is None or begun.size == size:
         try:
             send_direct(transport, upload, file, size, progress, is_stopped)
         except StoreUnreachable:
-            pass  # The server takes the bytes itself.
+            line.is_direct = False  # The server takes the bytes itself, of other files too.
         else:
             return True
     tus.end(transport, f"/api/v1/uploads/{upload.rstrip('/').rpartition('/')[2]}")

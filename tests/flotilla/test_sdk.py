@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from flotilla.sdk import ApiError, Flotilla, OperationFailed
+from flotilla.sdk import ApiError, Flotilla, OperationFailed, direct_upload, upload
 from flotilla.sdk.transport import Transport
 from flotilla.sdk.upload import upload_file
 
@@ -125,6 +125,29 @@ def test_upload_goes_on_from_the_offset_that_the_server_has(console: Console, tm
     assert console.asked[3][3] == b"456789"
     assert console.asked[3][2]["Upload-Offset"] == "4"
     assert seen[-1] == (10, 10)
+
+
+def test_a_server_without_an_object_store_is_asked_for_parts_once(
+    console: Console, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(direct_upload, "_LEAST_BYTES", 1)
+    monkeypatch.setattr(upload, "_FILES_AT_ONCE", 1)
+    files = {name: tmp_path / name for name in ("a.bin", "b.bin")}
+    console.say(200, {"sizes": []})
+    console.say(409, {"code": "conflict", "detail": "By tus only."})
+    for name, file in files.items():
+        file.write_bytes(name.encode())
+        console.say(201, Location=f"/api/v1/uploads/{name}")
+        console.say(204, Upload_Offset="5")
+    upload.upload_files(Transport(console.url, "t"), version=VERSION, version_id="v", files=files)
+    assert [asked[1].removeprefix("/api/v1/") for asked in console.asked] == [
+        f"{VERSION}files/known",
+        f"{VERSION}uploads/",
+        "uploads/",
+        "uploads/a.bin",
+        "uploads/",
+        "uploads/b.bin",
+    ]
 
 
 def test_upload_that_is_refused_stops_at_once(console: Console, tmp_path: Path) -> None:
