@@ -23,12 +23,8 @@ CODES_PER_ACCOUNT = 20
 
 def attempts(name: str, window_seconds: int = WINDOW_SECONDS) -> int:
     """Count one more attempt under a name and return how many there are in this window; 0 while nothing counts."""
-    key = f"attempts:{name}"
     try:
-        cache.add(key, 0, window_seconds)
-        return cache.incr(key)
-    except ValueError:  # it ran out in between
-        return 1
+        return int(cache.count(f"attempts:{name}", window_seconds))
     except (RedisError, OSError) as error:
         log.warning("attempts.cache_unreachable: %s", error)
         return 0

@@ -79,7 +79,7 @@ class LoginLimitMiddleware:
 
 def _refusal(request: HttpRequest) -> HttpResponse | None:
     try:
-        tries = [_count(key) <= most for key, most in _limits(request)]
+        tries = [cache.count(key, WINDOW_SECONDS) <= most for key, most in _limits(request)]
     except (RedisError, OSError) as error:
         log.warning("login_limit.cache_unreachable: %s", error)
         return None
@@ -123,12 +123,3 @@ def _name_key(request: HttpRequest) -> str:
 
 def _address_key(request: HttpRequest) -> str:
     return f"login:address:{counted_address(facts_of(request).ip)}"
-
-
-def _count(key: str) -> int:
-    """Count one more try and return how many there are; the window begins with the first."""
-    cache.add(key, 0, WINDOW_SECONDS)
-    try:
-        return cache.incr(key)
-    except ValueError:  # It ran out in between.
-        return 1

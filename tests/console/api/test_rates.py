@@ -60,7 +60,7 @@ def test_without_the_cache_all_calls_go_on(
         raise RedisDown("gone")
 
     bob = api("bob")
-    for name in ("add", "incr", "get", "set", "delete"):
+    for name in ("add", "count", "incr", "get", "set", "delete"):
         monkeypatch.setattr(cache, name, away)
     assert [bob.get("/api/v1/me/").status_code for _call in range(5)] == [200] * 5
     made = [bob.post("/api/v1/projects/wren/models/", {"slug": f"m{number}"}).status_code for number in range(4)]
