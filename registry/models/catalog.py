@@ -123,8 +123,9 @@ class ModelVersion(Row):
 
     @property
     def alias_names(self) -> list[str]:
-        """Names of these."""
-        return [alias.name for alias in self.all_aliases]
+        """Names of these; without a query where they were read with it (``listed_alias_names``)."""
+        listed: list[str] | None = getattr(self, "listed_alias_names", None)
+        return [alias.name for alias in self.all_aliases] if listed is None else listed
 
 
 class Alias(Row):

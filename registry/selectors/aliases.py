@@ -15,7 +15,8 @@ from registry.domain.aliases import LATEST, is_alias
 from registry.errors import NotFound, ValidationFailed
 from registry.models import Alias, AuditEvent, Deployment, ModelVersion, Project, RegisteredModel, Route, VersionState
 from registry.selectors.audit import audit_visible_to
-from registry.selectors.versions import version_by_id, version_by_number
+from registry.selectors.models import model_get
+from registry.selectors.versions import version_by_id, version_by_number, version_numbered
 
 MAX_NUMBER = 2**31 - 1
 
@@ -82,15 +83,32 @@ def version_named(model: RegisteredModel, reference: str | int) -> ModelVersion:
         NotFound: there is none.
     """
     text = str(reference)
-    if text.isascii() and text.isdigit():
-        number = int(text) if len(text) <= len(str(MAX_NUMBER)) else 0
-        return version_by_number(model, min(number, MAX_NUMBER))
+    number = _number(text)
+    if number is not None:
+        return version_by_number(model, number)
     if is_alias(text):
         return version_by_id(model, alias_get(model, text).version_id)
     try:
         return version_by_id(model, uuid.UUID(text))
     except ValueError:
         raise NotFound(_("“%(model)s” has no such version.") % {"model": model.slug}) from None
+
+
+def version_seen(actor: Actor, project: str, model: str, reference: str) -> ModelVersion:
+    """Return the version that ``reference`` names at an address, to be read: a number takes one query.
+
+    Raises:
+        NotFound: there is none, or the actor may not see it.
+    """
+    number = _number(reference)
+    version = version_numbered(actor, project, model, number) if number is not None else None
+    return version_named(model_get(actor, project, model), reference) if version is None else version
+
+
+def _number(text: str) -> int | None:
+    if not (text.isascii() and text.isdigit()):
+        return None
+    return min(int(text), MAX_NUMBER) if len(text) <= len(str(MAX_NUMBER)) else 0
 
 
 def alias_numbers(model: RegisteredModel, names: Sequence[str]) -> dict[str, int]:

@@ -75,6 +75,7 @@ def lineage_of(version: ModelVersion) -> Lineage:
         ancestors.append(parent)
         parent_id = parent.parent_id
     children = version.children.exclude(state=VersionState.ABANDONED).select_related("model").order_by("-created_at")
+    children = children.only("model__slug", "number", "state")
     return Lineage(tuple(ancestors), tuple(children[:MAX_CHILDREN]))
 
 

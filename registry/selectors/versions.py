@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from django.db.models import Prefetch, QuerySet, prefetch_related_objects
+from django.contrib.postgres.expressions import ArraySubquery
+from django.db.models import Model, OuterRef, Prefetch, QuerySet, prefetch_related_objects
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
@@ -21,6 +22,7 @@ from registry.models import (
     Deployment,
     ModelVersion,
     Operation,
+    Project,
     RegisteredModel,
     Route,
     Upload,
@@ -35,19 +37,10 @@ from registry.selectors.lookup import one_by_id
 from registry.selectors.models import ModelOverview
 from registry.selectors.operations import newest_operations
 
-# Of the people and the version that a version names, only their names are ever said.
-_UNSAID = tuple(
-    f"{relation}__{field.attname}"
-    for relation, related, said in (
-        ("author", User, {"id", "username"}),
-        ("code_permitted_by", User, {"id", "username"}),
-        ("code_withdrawn_by", User, {"id", "username"}),
-        ("parent", ModelVersion, {"id", "model_id", "number", "state"}),
-        ("parent__model", RegisteredModel, {"id", "slug"}),
-    )
-    for field in related._meta.concrete_fields
-    if field.attname not in said
-)
+_ALIAS_NAMES = ArraySubquery(Alias.objects.filter(version=OuterRef("pk")).order_by("name").values("name"))
+# Of whom and what a version names, only their names are ever said.
+_AUTHOR = (("author", User, {"id", "username"}),)
+_PLACE = (("model", RegisteredModel, {"id", "slug", "project_id"}), ("model__project", Project, {"id", "slug"}))
 # What a line about a version says, besides its author's name.
 _SHOWN = ("model_id", "number", "state", "state_reason", "format", "size_bytes", "source", "created_at")
 
@@ -101,7 +94,7 @@ def version_by_number(model: RegisteredModel, number: int) -> ModelVersion:
     Raises:
         NotFound: there is none.
     """
-    version = versions_of(model).prefetch_related(None).filter(number=number).first()
+    version = _narrow(model.versions, _AUTHOR).filter(number=number).first()
     if version is None:
         raise NotFound(_("“%(model)s” has no version %(number)s.") % {"model": model.slug, "number": number})
     return version
@@ -114,20 +107,57 @@ def version_by_id(model: RegisteredModel, version_id: uuid.UUID) -> ModelVersion
         NotFound: there is none.
     """
     return one_by_id(
-        versions_of(model).prefetch_related(None),
+        _narrow(model.versions, _AUTHOR),
         version_id,
         _("“%(model)s” has no such version.") % {"model": model.slug},
     )
 
 
 def versions_of(model: RegisteredModel) -> QuerySet[ModelVersion]:
-    """Return a model's versions with author and aliases, newest first; each knows ``model`` without a query."""
-    return (
-        model.versions.select_related("author", "code_permitted_by", "code_withdrawn_by", "parent__model")
-        .defer(*_UNSAID)
-        .prefetch_related(WITH_ALIASES)
-        .order_by("-created_at")
+    """Return a model's versions with author and names of aliases, newest first; each knows ``model`` without a query.
+
+    ``versions_named`` reads whom else they name.
+    """
+    return _narrow(model.versions, _AUTHOR).annotate(listed_alias_names=_ALIAS_NAMES).order_by("-created_at")
+
+
+def versions_named(versions: Sequence[ModelVersion]) -> Sequence[ModelVersion]:
+    """Read who permitted the code of versions or withdrew that, and their parents, in two queries for all at most.
+
+    Few versions have any of them; joined to every look at a version they would be most of its work.
+    """
+    people = {one for version in versions for one in (version.code_permitted_by_id, version.code_withdrawn_by_id)}
+    known = User.objects.only("username").in_bulk(people - {None}) if people - {None} else {}
+    above = {version.parent_id for version in versions} - {None}
+    named = ModelVersion.objects.select_related("model").only("model__slug", "number", "state")
+    parents = named.in_bulk(above) if above else {}
+    for version in versions:
+        version.code_permitted_by = known.get(version.code_permitted_by_id)
+        version.code_withdrawn_by = known.get(version.code_withdrawn_by_id)
+        version.parent = parents.get(version.parent_id)
+    return versions
+
+
+def version_numbered(actor: Actor, project: str, model: str, number: int) -> ModelVersion | None:
+    """Return a version by number with model and author, in one query; None when the actor sees none there."""
+    rows = ModelVersion.objects.filter(
+        model__project__in=projects_of(actor), model__project__slug=project, model__slug=model, number=number
     )
+    return _narrow(rows, (*_AUTHOR, *_PLACE)).annotate(listed_alias_names=_ALIAS_NAMES).first()
+
+
+def _narrow(
+    rows: QuerySet[ModelVersion], relations: Iterable[tuple[str, type[Model], set[str]]]
+) -> QuerySet[ModelVersion]:
+    """Return the rows with what they name, of which only some columns are read."""
+    relations = tuple(relations)
+    unsaid = (
+        f"{relation}__{field.attname}"
+        for relation, related, said in relations
+        for field in related._meta.concrete_fields
+        if field.attname not in said
+    )
+    return rows.select_related(*(relation for relation, _related, _said in relations)).defer(*unsaid, "contributors")
 
 
 def versions_shown(model: RegisteredModel) -> QuerySet[ModelVersion]:

@@ -166,7 +166,7 @@ def token_authenticate(text: str, *, ip: str | None = None, now: datetime | None
     if prefix != PREFIX or not own_secret or "\x00" in public_id:
         return None
     known = Q(public_id=public_id) | Q(previous_public_id=public_id)
-    token = ApiToken.objects.select_related("owner", "project").filter(known).first()
+    token = ApiToken.objects.select_related("owner").filter(known).first()
     if token is None:
         return None
     is_new = token.public_id == public_id

@@ -37,7 +37,7 @@ from registry.models import ModelVersion
 from registry.selectors import blobs
 from registry.selectors import version_facts as facts
 from registry.selectors import versions as selectors
-from registry.selectors.aliases import version_named
+from registry.selectors.aliases import version_named, version_seen
 from registry.selectors.models import model_get
 from registry.services import checks, conversions
 from registry.services import versions as services
@@ -56,7 +56,7 @@ class VersionList(ApiView):
         responses=paged(VersionSerializer),
     )
     def get(self, request: Request, project: str, model: str) -> Response:
-        return self.page(selectors.versions_of(self.model), VersionSerializer)
+        return self.page(selectors.versions_of(self.model), VersionSerializer, selectors.versions_named)
 
     @extend_schema(summary="Begin a version", request=VersionWrite, responses={201: VersionSerializer})
     def post(self, request: Request, project: str, model: str) -> Response:
@@ -100,6 +100,9 @@ class VersionView(ApiView):
     @property
     def version(self) -> ModelVersion:
         """Return the version of the address, by number, id or alias."""
+        if self.request.method == "GET":
+            address = self.kwargs
+            return version_seen(self.actor, address["project"], address["model"], address["version"])
         return version_named(self.model, self.kwargs["version"])
 
 
