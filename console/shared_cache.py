@@ -1,8 +1,8 @@
 """Django's cache in Valkey with connections that outlive a request.
 
 Django makes a cache for each thread, and under ASGI for each request: every one would open a connection of its own,
-which takes longer than what it is opened for. It also makes a client for each command, which takes five times as long as
-the command. Clients and their pools may be used by many threads.
+which takes longer than what it is opened for. It also makes a client for each command, which takes five times as long
+as the command. Clients and their pools may be used by many threads.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
+from django.core.cache import cache
 from django.core.cache.backends.redis import RedisCache, RedisCacheClient
 
 _COUNT = """
@@ -20,19 +21,15 @@ return count
 
 
 class _Client(RedisCacheClient):
-    """Keeps the client of each server."""
+    """Keeps the client of the one server."""
 
-    def __init__(self, servers: list[str], **options: Any) -> None:
-        super().__init__(servers, **options)
-        self._kept: dict[int, Any] = {}
+    _kept: Any = None
 
     def get_client(self, key: Any = None, *, write: bool = False) -> Any:
-        """Return the client that reads or writes a key."""
-        pool = self._get_connection_pool(write)
-        kept = self._kept.get(id(pool))
-        if kept is None:
-            kept = self._kept[id(pool)] = self._client(connection_pool=pool)
-        return kept
+        """Return the client."""
+        if self._kept is None:
+            self._kept = super().get_client(key, write=True)
+        return self._kept
 
 
 _clients: dict[str, _Client] = {}
@@ -50,6 +47,16 @@ class SharedRedisCache(RedisCache):
         return _clients.setdefault(key, _Client(self._servers, **self._options))
 
     def count(self, key: str, window_seconds: int) -> int:
-        """Count one more under a key and return how many there are; the window begins with the first."""
+        """Do what ``count`` below does."""
         name = self.make_and_validate_key(key)
         return int(self._cache.get_client(name, write=True).eval(_COUNT, 1, name, window_seconds))
+
+
+def count(key: str, window_seconds: int) -> int:
+    """Count one more under a key and return how many there are; the window begins with the first.
+
+    Raises:
+        RedisError: the cache is away.
+    """
+    shared: Any = cache
+    return int(shared.count(key, window_seconds))

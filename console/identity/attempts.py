@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from django.core.cache import cache
 from redis.exceptions import RedisError
 from rest_framework.request import Request
 from rest_framework.throttling import BaseThrottle
 
 from console.middleware.client_ip import counted_address
 from console.middleware.request_context import facts_of
+from console.shared_cache import count
 from registry.errors import PermissionDenied
 
 log = logging.getLogger(__name__)
@@ -24,7 +24,7 @@ CODES_PER_ACCOUNT = 20
 def attempts(name: str, window_seconds: int = WINDOW_SECONDS) -> int:
     """Count one more attempt under a name and return how many there are in this window; 0 while nothing counts."""
     try:
-        return int(cache.count(f"attempts:{name}", window_seconds))
+        return count(f"attempts:{name}", window_seconds)
     except (RedisError, OSError) as error:
         log.warning("attempts.cache_unreachable: %s", error)
         return 0

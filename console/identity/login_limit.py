@@ -22,6 +22,7 @@ from redis.exceptions import RedisError
 
 from console.middleware.client_ip import counted_address
 from console.middleware.request_context import facts_of
+from console.shared_cache import count
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +80,7 @@ class LoginLimitMiddleware:
 
 def _refusal(request: HttpRequest) -> HttpResponse | None:
     try:
-        tries = [cache.count(key, WINDOW_SECONDS) <= most for key, most in _limits(request)]
+        tries = [count(key, WINDOW_SECONDS) <= most for key, most in _limits(request)]
     except (RedisError, OSError) as error:
         log.warning("login_limit.cache_unreachable: %s", error)
         return None

@@ -36,7 +36,7 @@ class OneThreadHandler(ASGIHandler):
         super().load_middleware(is_async=False)
 
     async def handle(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
-        """Serve one request. What is not streamed is over, and its connection to the database back, before it leaves."""
+        """Serve one request. Its connection to the database is back before the answer leaves."""
         try:
             body = await self.read_body(receive)
         except RequestAborted:
@@ -49,11 +49,11 @@ class OneThreadHandler(ASGIHandler):
             else:
                 await self.send_response(response, send)
 
-    def _answer(self, scope: MutableMapping[str, Any], body: Any) -> HttpResponseBase:
+    def _answer(self, scope: MutableMapping[str, Any], body: Any) -> Any:
         set_script_prefix(get_script_prefix(scope))
         signals.request_started.send(sender=self.__class__, scope=scope)
         request, refusal = self.create_request(scope, body)
-        response: HttpResponseBase = refusal if request is None else self.get_response(request)
+        response: Any = refusal if request is None else self.get_response(request)
         response._handler_class = self.__class__
         if response.streaming:
             close_old_connections()  # in another thread the pieces are made, and with a connection of its own

@@ -94,7 +94,7 @@ def version_by_number(model: RegisteredModel, number: int) -> ModelVersion:
     Raises:
         NotFound: there is none.
     """
-    version = _narrow(model.versions, _AUTHOR).filter(number=number).first()
+    version = _narrow(model.versions.all(), _AUTHOR).filter(number=number).first()
     if version is None:
         raise NotFound(_("“%(model)s” has no version %(number)s.") % {"model": model.slug, "number": number})
     return version
@@ -107,7 +107,7 @@ def version_by_id(model: RegisteredModel, version_id: uuid.UUID) -> ModelVersion
         NotFound: there is none.
     """
     return one_by_id(
-        _narrow(model.versions, _AUTHOR),
+        _narrow(model.versions.all(), _AUTHOR),
         version_id,
         _("“%(model)s” has no such version.") % {"model": model.slug},
     )
@@ -118,7 +118,7 @@ def versions_of(model: RegisteredModel) -> QuerySet[ModelVersion]:
 
     ``versions_named`` reads whom else they name.
     """
-    return _narrow(model.versions, _AUTHOR).annotate(listed_alias_names=_ALIAS_NAMES).order_by("-created_at")
+    return _narrow(model.versions.all(), _AUTHOR).annotate(listed_alias_names=_ALIAS_NAMES).order_by("-created_at")
 
 
 def versions_named(versions: Sequence[ModelVersion]) -> Sequence[ModelVersion]:
