@@ -38,18 +38,18 @@ def _history_is_emptied() -> Iterator[None]:
     if find_spec("django") is None:
         yield
         return
-    import pgtrigger
     from django.test import TransactionTestCase
 
-    flush = TransactionTestCase._fixture_teardown
-    guards = ("Transition:transition_no_truncate", "AuditEvent:audit_no_truncate", "AuditSeal:seal_no_truncate")
+    from tests.history import emptying
 
-    def unguarded(case: Any) -> None:
-        with pgtrigger.ignore(*(f"registry.{guard}" for guard in guards)):
+    flush = TransactionTestCase._fixture_teardown
+
+    def flush_all(case: Any) -> None:
+        with emptying():
             flush(case)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(TransactionTestCase, "_fixture_teardown", unguarded)
+        patch.setattr(TransactionTestCase, "_fixture_teardown", flush_all)
         yield
 
 

@@ -14,6 +14,7 @@ from flotilla import settings
 from flotilla.commands.context import CommandFailed, client_command, json_option
 from flotilla.commands.exit_codes import Exit
 from flotilla.sdk import ApiError, Flotilla
+from flotilla.sdk.quantities import counted
 
 _FILES = click.option(
     "--file",
@@ -90,7 +91,7 @@ def apply(client: Flotilla, path: Path, set_name: str | None, prune: bool, yes: 
             raise CommandFailed("Nobody can be asked here: say --yes.", Exit.USAGE)
         deletes = sum(change.action == "delete" for change in todo)
         more = f", {deletes} of them deletions" if deletes else ""
-        click.confirm(f"Make {len(todo)} change(s){more}?", abort=True, err=True)
+        click.confirm(f"Make {counted(len(todo), 'change')}{more}?", abort=True, err=True)
     result = applying.apply(client.transport, changes, settings.inherited_environment())
     if set_name and result.failed is None:
         _remember(client, set_name, documents, prune)
@@ -107,12 +108,12 @@ def apply(client: Flotilla, path: Path, set_name: str | None, prune: bool, yes: 
         for row in result.pending:
             what = f"approval {client.site_page('approvals/' + row['approval'])}" if row["approval"] else "a rollout"
             click.echo(f"{row['document']} waits for {what}")
-        click.echo(f"{len(result.done)} change(s) made." if todo else "Nothing to change.")
+        click.echo(f"{counted(len(result.done), 'change')} made." if todo else "Nothing to change.")
     if result.failed is not None:
         sentence = f"{result.failed.document} ({result.failed.document.place}): {result.error}"
         left = len(todo) - len(result.done)
         status = Exit.CONFLICT if result.is_conflict else Exit.FAILED
-        raise CommandFailed(f"{sentence}\n{left} change(s) were not made.", status)
+        raise CommandFailed(f"{sentence}\n{counted(left, 'change was', 'changes were')} not made.", status)
 
 
 def _prepare(client: Flotilla, path: Path, set_name: str | None, prune: bool) -> tuple[Any, Any, Any]:

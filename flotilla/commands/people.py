@@ -8,6 +8,7 @@ import click
 
 from flotilla.commands.context import client_command, json_option, show, table
 from flotilla.sdk import Flotilla
+from flotilla.sdk.quantities import counted
 
 _SITE_ROLE = click.Choice(["none", "operator", "admin"])
 _ROLE = click.Choice(["viewer", "publisher", "approver", "operator", "admin"])
@@ -138,7 +139,7 @@ def sessions(client: Flotilla, person: str, as_json: bool) -> None:
 def end_sessions(client: Flotilla, person: str, session: int | None, as_json: bool) -> None:
     """Sign PERSON out everywhere. Yourself, or as administrator."""
     ended = client.people.end_sessions(person, session)
-    show({"ended": ended}, as_json, lambda: f"{ended} session(s) ended.")
+    show({"ended": ended}, as_json, lambda: f"{counted(ended, 'session')} ended.")
 
 
 @people.command()
@@ -214,14 +215,14 @@ def _given(role: str, by: str | None) -> str:
 
 
 def _impact(impact: dict[str, Any]) -> list[str]:
-    said = [f"  {impact[name]} {word}" for name, word in _COUNTED.items()]
+    said = [f"  {counted(impact[name], word)}" for name, word in _COUNTED.items()]
     said += [f"  {project} has no other administrator" for project in impact["last_admin_of"]]
     return said + [f"  {environment} names them as an approver" for environment in impact["named_in"]]
 
 
 _COUNTED = {
-    "sessions": "session(s)",
-    "tokens": "API key(s)",
-    "uploads": "upload(s)",
-    "open_requests": "open request(s)",
+    "sessions": "session",
+    "tokens": "API key",
+    "uploads": "upload",
+    "open_requests": "open request",
 }

@@ -13,6 +13,7 @@ from flotilla.commands.exit_codes import Exit
 from flotilla.commands.following import following, json_lines_option, timeout_option
 from flotilla.commands.push import deploy_and_follow
 from flotilla.sdk import Flotilla
+from flotilla.sdk.quantities import counted
 
 
 @click.command()
@@ -87,7 +88,7 @@ def plan_text(plan: dict[str, Any]) -> str:
         lines.append(table(nodes, ["NODE", "LOADS", "KEEPS", "UNLOADS", "FETCHES MIB"]))
     lines += [f"warning: {warning}" for warning in plan["warnings"]]
     if plan["needs_approval"]:
-        lines.append(f"{plan['required_approvals']} approval(s) needed. {plan['approval_reason']}".rstrip())
+        lines.append(f"{counted(plan['required_approvals'], 'approval')} needed. {plan['approval_reason']}".rstrip())
     return "\n".join(lines)
 
 

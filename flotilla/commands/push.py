@@ -13,6 +13,7 @@ from flotilla.commands.fact_options import VersionFacts, fact_options
 from flotilla.commands.following import Outcome, following, json_lines_option, timeout_option
 from flotilla.commands.upload_bar import UploadBar
 from flotilla.sdk import Flotilla, FollowFailed, PushRecord, Step
+from flotilla.sdk.quantities import counted, size
 
 
 class FileOrAddress(click.Path):
@@ -86,16 +87,17 @@ def push(
             fetched = follower.operation(fetching["id"], "fetch", link=page, verdict="checks_failed")
             operation = {"id": fetched["result"]["operation"]}
         else:
+            sizes = [file.stat().st_size for file in files.values()]
             version, operation = client.upload(
                 model,
                 files,
                 **facts.arguments(),
-                progress=UploadBar((file.stat().st_size for file in files.values()), tell),
+                progress=UploadBar(sizes, tell),
                 record=record,
                 notice=lambda sentence: tell(Step("upload", "running", sentence)),
             )
             page = client.page(f"models/{model}/versions/{version['id']}")
-            tell(Step("upload", "done", f"{len(files)} file(s) of {model}", 100, page))
+            tell(Step("upload", "done", f"{counted(len(files), 'file')} of {model}, {size(sum(sizes))}", 100, page))
         outcome.add(version=version, checks=[], links={"version": page})
         if not wait:
             record.forget()
@@ -124,7 +126,9 @@ def push(
         checks = client.checks(model, version["id"])
         outcome.add(version=version, checks=checks)
         warned = sum(check["verdict"] == "warn" for check in checks)
-        text = f"version {version['number']} is ready" + (f", {warned} check(s) warn" if warned else "")
+        text = f"version {version['number']} is ready" + (
+            f", {counted(warned, 'check warns', 'checks warn')}" if warned else ""
+        )
         tell(Step("checks", "done", text, 100, page))
         if alias:
             outcome.add(alias=client.aliases.set(model, alias, version["number"], comment=comment))

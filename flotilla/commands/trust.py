@@ -8,6 +8,7 @@ import click
 
 from flotilla.commands.context import client_command, json_option, show, table
 from flotilla.sdk import Flotilla
+from flotilla.sdk.quantities import counted
 
 
 @click.group()
@@ -46,7 +47,9 @@ def list_issuers(client: Flotilla, as_json: bool) -> None:
 def create_issuer(client: Flotilla, issuer: str, kind: str, address: str, max_age: int | None, as_json: bool) -> None:
     """Put ISSUER, a short name of yours, on the site's list. Its keys are read at once."""
     made = client.issuers.create(issuer, kind, url=address, max_age_minutes=max_age)
-    show(made, as_json, lambda: made["keys_problem"] or f"{issuer} is on the list, with {made['keys']} key(s).")
+    show(
+        made, as_json, lambda: made["keys_problem"] or f"{issuer} is on the list, with {counted(made['keys'], 'key')}."
+    )
 
 
 @issuers.command("change")
@@ -72,7 +75,7 @@ def change_issuer(client: Flotilla, issuer: str, max_age: int | None, is_enabled
 def read_keys(client: Flotilla, issuer: str, as_json: bool) -> None:
     """Let the console read the public keys of ISSUER now; status 1 when it cannot."""
     found = client.issuers.read_keys(issuer)
-    show(found, as_json, lambda: found["keys_problem"] or f"{found['keys']} key(s) are known.")
+    show(found, as_json, lambda: found["keys_problem"] or f"{counted(found['keys'], 'key is', 'keys are')} known.")
     if found["keys_problem"]:
         raise SystemExit(1)
 

@@ -8,8 +8,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 
 from flotilla.sdk.following import Step
+from flotilla.sdk.quantities import counted, size, size_of
 
-_MIB = 2**20
 # The rate is that of the last so many seconds.
 _WINDOW_SECONDS = 10.0
 _SHOWN_EVERY = 0.1
@@ -55,14 +55,14 @@ class UploadBar:
 
     def _step(self, done: int) -> Step:
         percent = done * 100 // max(self._total, 1)
-        words = [f"{done / _MIB:.1f} of {self._total / _MIB:.1f} MiB"]
+        words = [size_of(done, self._total)]
         (first, before), (last, after) = self._points[0], self._points[-1]
         if last > first and after > before:
             rate = (after - before) / (last - first)
-            words.append(f"{rate / _MIB:.1f} MiB/s")
+            words.append(f"{size(rate)}/s")
             if done < self._total:
                 words.append(f"{_minutes((self._total - done) / rate)} left")
-        message = f"{len(self._whole)} of {self._count} file(s)"
+        message = f"{len(self._whole)} of {counted(self._count, 'file')}"
         return Step("upload", "running", message, percent, detail=", ".join(words))
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from flotilla.sdk.push_record import PushRecord
+from flotilla.sdk.quantities import counted, size
 from flotilla.sdk.transport import ApiError, Transport
 from flotilla.sdk.upload import FileProgress, FileThere, files_there, is_same_content, upload_files
 
@@ -77,8 +78,8 @@ class Push:
             self.notice(f"{changed[0]} changed after an earlier push had sent it; it starts anew.")
             return None
         whole = sum(one.is_whole for one in there.values())
-        mib = sum(one.offset for one in there.values()) / 2**20
-        self.notice(f"Going on with an earlier push: {whole} of {len(self.files)} file(s), {mib:.1f} MiB are there.")
+        found = f"{whole} of {counted(len(self.files), 'file')}, {size(sum(one.offset for one in there.values()))}"
+        self.notice(f"Going on with an earlier push; there already: {found}.")
         self.record.note_files(self.files)
         return self._send(version, there)
 

@@ -45,7 +45,7 @@ def test_people_are_made_changed_blocked_and_let_in(run: Run, shared_cast: Cast,
     bob = shared_cast.token("bob")
     plan = run("people", "block", "bob", "--plan", "--json")
     assert plan["impact"]["tokens"] == 1 and User.objects.get(username="bob").is_active
-    assert "1 API key(s)" in run("people", "block", "bob")
+    assert "1 API key\n" in run("people", "block", "bob")
     with console.client(bob) as client:
         assert client.get("/api/v1/me/").status_code == 401
         assert "bob" in run("people", "list", "--blocked") and "bob" not in run("people", "list", "--active")

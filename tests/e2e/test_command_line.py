@@ -122,7 +122,7 @@ def test_a_promotion_waits_for_the_approval_of_somebody_else(
     assert process.returncode == 0, err
     found = json.loads(out)
     assert found["approval"]["state"] == "applied" and found["rollout"]["phase"] == "succeeded"
-    assert "1 approval(s) needed" in err
+    assert "1 approval needed" in err
     assert "serves this already" in run("author", "promote", pushed, "--yes")
 
 

@@ -155,7 +155,7 @@ def test_a_rollout_is_the_one_that_was_asked_for() -> None:
 STEPS = [
     Step("upload", "running", "model.onnx", 10),
     Step("upload", "running", "model.onnx", 20),
-    Step("upload", "done", "1 file(s)", 100, "https://x/v"),
+    Step("upload", "done", "1 file", 100, "https://x/v"),
     Step("checks", "running", "Reading", 50, "https://x/v"),
     Step("checks", "failed", "Truncated\nfile."),
 ]
@@ -173,7 +173,7 @@ def shown(kind: str) -> str:
 def test_a_log_gets_whole_lines_without_control_characters() -> None:
     assert shown("log").splitlines() == [
         "  upload     10 %  model.onnx",
-        "+ upload    1 file(s)  https://x/v",
+        "+ upload    1 file  https://x/v",
         "  checks     50 %  Reading",
         "! checks    Truncated file.",
     ]

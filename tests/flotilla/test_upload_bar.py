@@ -29,12 +29,12 @@ def test_rate_and_time_left_are_of_what_is_sent_now() -> None:
     bar("a", 20 * MIB, 40 * MIB)
     clock.now += 2
     bar("a", 24 * MIB, 40 * MIB)
-    assert (told[-1].percent, told[-1].message) == (48, "0 of 2 file(s)")
+    assert (told[-1].percent, told[-1].message) == (48, "0 of 2 files")
     assert told[-1].detail == "24.0 of 50.0 MiB, 2.0 MiB/s, 0:13 left"
     clock.now += 2
     bar("b", 10 * MIB, 10 * MIB)
     bar("a", 40 * MIB, 40 * MIB)
-    assert (told[-1].percent, told[-1].message) == (100, "2 of 2 file(s)")
+    assert (told[-1].percent, told[-1].message) == (100, "2 of 2 files")
     assert "left" not in told[-1].detail
 
 
@@ -48,7 +48,7 @@ def test_a_slow_hour_is_said_in_hours_and_old_seconds_do_not_count() -> None:
     for second in range(1, 31):
         clock.now += 1
         bar("a", (1000 + second) * MIB, 10_000 * MIB)
-    assert told[-1].detail == "1030.0 of 10000.0 MiB, 1.0 MiB/s, 2:29:30 left"
+    assert told[-1].detail == "1.0 of 9.8 GiB, 1.0 MiB/s, 2:29:30 left"
 
 
 def test_many_threads_tell_one_at_a_time_and_nothing_is_lost() -> None:
@@ -73,4 +73,4 @@ def test_many_threads_tell_one_at_a_time_and_nothing_is_lost() -> None:
         list(threads.map(send, range(16)))
     percents = [step.percent or 0 for step in told]
     assert percents == sorted(percents)
-    assert (told[-1].percent, told[-1].message) == (100, "16 of 16 file(s)")
+    assert (told[-1].percent, told[-1].message) == (100, "16 of 16 files")

@@ -232,7 +232,7 @@ def test_what_is_there_is_told_and_not_sent(console: RunningConsole, shared_cast
     second = Client(console, shared_cast)
     assert second.push(files) == str(version.pk)
     assert second.first == {"a.bin": 200_000, "b.bin": 0}
-    assert second.notices == ["Going on with an earlier push: 0 of 2 file(s), 0.2 MiB are there."]
+    assert second.notices == ["Going on with an earlier push; there already: 0 of 2 files, 195.3 KiB."]
     assert (staged("a.bin"), staged("b.bin")) == (files["a.bin"].read_bytes(), files["b.bin"].read_bytes())
 
 
