@@ -23,6 +23,8 @@ _SCRATCH_BYTES = 64 * 1024
 # for each megabyte. It is slow when a buffer has not filled after so long.
 _BATCH_BYTES = 512 * 1024
 _SLOW_SECONDS = 1.0
+# Until the loop has read what the kernel held back.
+_READ_SECONDS = 0.05
 
 
 class ClientLeft(Exception):
@@ -108,11 +110,11 @@ class DirectBody(asyncio.BufferedProtocol):
         """Take from now on whatever there is; then look how much comes."""
         self._is_fast = False
         self._ask_for(1)
-        self._look_later(pace)  # not now: what waits in the kernel is read first
+        self._look_later(pace, _READ_SECONDS)  # what waits in the kernel is read first
 
-    def _look_later(self, pace: Pace) -> None:
+    def _look_later(self, pace: Pace, least_seconds: float = 0) -> None:
         loop = self._http.loop
-        self._timer = loop.call_later(pace.seconds_left(loop.time()), self._look, pace)
+        self._timer = loop.call_later(max(least_seconds, pace.seconds_left(loop.time())), self._look, pace)
 
     def _look(self, pace: Pace) -> None:
         # It may be full, or the client gone, although the time was up first.
