@@ -10,6 +10,7 @@ import click
 from flotilla.commands.context import CommandFailed, client_command, json_option, show, table
 from flotilla.commands.editing import confirmed, guarded, keep, text_diff
 from flotilla.commands.exit_codes import Exit
+from flotilla.commands.terminal import say
 from flotilla.sdk import Flotilla
 
 _FORM = "md"
@@ -75,7 +76,7 @@ def edit(client: Flotilla, model: str, comment: str, yes: bool, as_json: bool) -
     if text is None or text == before:
         return show({"changed": False}, as_json, lambda: "Nothing changed.")
     lines = text_diff(before, text, f"{model} card {number}", f"{model} card (new)")
-    click.echo("\n".join(lines), err=True)
+    say("\n".join(lines), err=True)
     if not confirmed("Store it?", yes=yes):
         raise CommandFailed(f"Not stored. Your text is in {keep('card', text, _FORM)}")
     made = guarded("card", text, _FORM, partial(client.cards.save, model, text, comment=comment, if_match=tag))

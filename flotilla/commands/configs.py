@@ -12,6 +12,7 @@ import click
 from flotilla.commands.context import CommandFailed, client_command, json_option, show, table
 from flotilla.commands.editing import confirmed, guarded, keep, text_diff
 from flotilla.commands.exit_codes import Exit
+from flotilla.commands.terminal import say
 from flotilla.sdk import Flotilla
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -127,13 +128,13 @@ def edit(client: Flotilla, model: str, form: str, comment: str, yes: bool, as_js
         report = guarded("config", text, form, partial(client.check_config, model, text, kind=form))
         if report["ok"]:
             break
-        click.echo(_problems(report["errors"]), err=True)
+        say(_problems(report["errors"]), err=True)
         if not confirmed("Edit it again?", yes=False):
             raise CommandFailed(f"Not stored. Your text is in {keep('config', text, form)}")
     lines = text_diff(seen["pbtxt"], report["pbtxt"], f"{model} config {seen['number']}", f"{model} config (new)")
     if not lines:
         return show({"changed": False}, as_json, lambda: "It means the same; nothing is stored.")
-    click.echo("\n".join(lines), err=True)
+    say("\n".join(lines), err=True)
     if not confirmed("Store it?", yes=yes):
         raise CommandFailed(f"Not stored. Your text is in {keep('config', text, form)}")
     store = partial(client.configs.create, kind=form, comment=comment, parent=seen["number"], if_match=tag)

@@ -12,6 +12,7 @@ import click
 
 from flotilla import settings
 from flotilla.commands.exit_codes import Exit, exit_code_of
+from flotilla.commands.terminal import say, visible
 from flotilla.profiles import ProfileError
 from flotilla.sdk import ApiError, Flotilla, OperationFailed
 
@@ -23,7 +24,7 @@ class CommandFailed(click.ClickException):
     """Ends a command with one sentence and a status."""
 
     def __init__(self, message: str, status: Exit = Exit.FAILED) -> None:
-        super().__init__(message)
+        super().__init__(visible(message))
         self.status = status
 
     @property
@@ -93,12 +94,12 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON i
 
 def show(document: Any, as_json: bool, text: Callable[[], str]) -> None:
     """Print the document as JSON, or the text."""
-    click.echo(json.dumps(document, indent=2) if as_json else text())
+    say(json.dumps(document, indent=2) if as_json else text())
 
 
 def table(rows: Iterable[Iterable[Any]], header: Iterable[str]) -> str:
-    """Return aligned columns."""
-    cells = [[str(cell) for cell in header], *([str(cell) for cell in row] for row in rows)]
+    """Return aligned columns, a line for each row whatever its cells hold."""
+    cells = [[str(cell) for cell in header], *([" ".join(str(cell).splitlines()) for cell in row] for row in rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
     lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in cells)
     return "\n".join(line.rstrip() for line in lines)

@@ -13,6 +13,7 @@ import click
 from flotilla import settings
 from flotilla.commands.context import CommandFailed, client_command, json_option
 from flotilla.commands.exit_codes import Exit
+from flotilla.commands.terminal import say
 from flotilla.sdk import ApiError, Flotilla
 from flotilla.sdk.quantities import counted
 
@@ -144,11 +145,11 @@ def _show(changes: Sequence[Any], refused: Sequence[tuple[Any, str]], as_json: b
         return
     for change in changes:
         if change.action != "same":
-            click.echo("\n".join(describe(change)))
+            say("\n".join(describe(change)))
     same = sum(change.action == "same" for change in changes)
     click.echo(f"{len(changes) - same} to change, {same} as they should be.")
     for change, error in refused:
-        click.echo(f"refused: {change.document} ({change.document.place}): {error}", err=True)
+        say(f"refused: {change.document} ({change.document.place}): {error}", err=True)
 
 
 def _places(documents: Sequence[Any], project: str) -> list[str]:

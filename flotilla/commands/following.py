@@ -13,6 +13,7 @@ import click
 from flotilla.commands.context import CommandFailed, describe
 from flotilla.commands.exit_codes import Exit, exit_code_of
 from flotilla.commands.progress import Display
+from flotilla.commands.terminal import say
 from flotilla.sdk import ApiError, FollowFailed, OperationFailed
 
 _STATUS = {
@@ -78,7 +79,7 @@ def following(as_json: bool, json_lines: bool, sentence: Callable[[dict[str, Any
         document = {"event": "result", **outcome.document} if json_lines else outcome.document
         click.echo(json.dumps(document, indent=None if json_lines else 2))
     elif status == Exit.OK:
-        click.echo(sentence(outcome.document))
+        say(sentence(outcome.document))
     if status != Exit.OK:
         if as_json or json_lines:
             raise SystemExit(int(status))

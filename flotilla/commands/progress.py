@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from typing import IO
 
+from flotilla.commands.terminal import visible
 from flotilla.sdk.following import Step
 
 # In a log, percents of the same message are said this often at most.
@@ -78,4 +79,4 @@ class Display:
 def _line(step: Step) -> str:
     percent = "" if step.percent is None or step.state != "running" else f"{step.percent:3d} %  "
     text = " ".join(f"{step.message}  {step.detail}".split())
-    return f"{_MARKS[step.state]} {step.stage:<9} {percent}{text}"
+    return visible(f"{_MARKS[step.state]} {step.stage:<9} {percent}{text}")

@@ -12,6 +12,7 @@ from flotilla.commands.deployments import number_of, wanted_routes
 from flotilla.commands.exit_codes import Exit
 from flotilla.commands.following import following, json_lines_option, timeout_option
 from flotilla.commands.push import deploy_and_follow
+from flotilla.commands.terminal import say
 from flotilla.sdk import Flotilla
 from flotilla.sdk.quantities import counted
 
@@ -52,7 +53,7 @@ def promote(
         version = number_of(client, model, named)
     routes = wanted_routes(client, model, target, version, config, canary)
     plan = client.plan(model, target, routes)
-    click.echo(plan_text(plan), err=True)
+    say(plan_text(plan), err=True)
     if plan["is_noop"]:
         with following(as_json, json_lines, lambda _done: f"{target} serves this already.") as outcome:
             outcome.add(plan=plan)

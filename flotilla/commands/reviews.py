@@ -9,6 +9,7 @@ import click
 
 from flotilla.commands.context import CommandFailed, client_command, json_option, show, table
 from flotilla.commands.exit_codes import Exit
+from flotilla.commands.terminal import say
 from flotilla.sdk import Flotilla
 
 _comment = click.option("--comment", "-m", default="", help="Why.")
@@ -118,7 +119,7 @@ def _decide(
 def _read(client: Flotilla, approval: str, question: str, yes: bool) -> str:
     """Show the plan, ask about it, and return its digest."""
     found = client.approval(approval)
-    click.echo(_plan_text(client, found), err=True)
+    say(_plan_text(client, found), err=True)
     if not yes:
         if not sys.stdin.isatty():
             raise CommandFailed("Nobody can be asked here: name what you have read with --plan.", Exit.USAGE)

@@ -12,6 +12,7 @@ import click
 
 from flotilla.commands.context import CommandFailed, client_command, json_option, show, table
 from flotilla.commands.exit_codes import Exit
+from flotilla.commands.terminal import say
 from flotilla.sdk import Flotilla
 
 
@@ -51,7 +52,7 @@ def _watch(client: Flotilla, read: Callable[[], Any], timeout: float | None, as_
             if text != last:
                 if last is not None and not as_json:
                     click.echo("\x1b[2J\x1b[H" if sys.stdout.isatty() else "", nl=not sys.stdout.isatty())
-                click.echo(text)
+                say(text)
                 sys.stdout.flush()
             last = text
     except KeyboardInterrupt:

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from flotilla.cli import main
 from registry.models import AuditEvent, AuditSeal, Membership, Project
 from registry.services import models
-from registry.services.audit import seal_pending
+from registry.services.audit import record, seal_pending
 from tests.console.conftest import Cast, RunningConsole
 
 Run = Callable[..., str]
@@ -73,6 +73,20 @@ def test_an_export_holds_all_that_one_may_see_and_proves_itself(
     forged = file.read_text().replace("finch-3", "finch-9", 1)
     file.write_text(forged)
     assert "BROKEN" in run("verify", str(file), status=1)
+
+
+def test_line_breaks_of_others_stay_within_a_line(run: Run, shared_cast: Cast, tmp_path: Path) -> None:
+    """Also those that only some readers take for one, and what a spreadsheet or a terminal would run."""
+    hostile = '=HYPERLINK("x")\r\n{"chain": "forged"}\u2028\u0085\x1b[2J\u202e,"'
+    bob = shared_cast.actor("bob")
+    record(actor=bob, action="test.run", obj=shared_cast.project, after={"comment": hostile})
+    seal_pending(everything=True)
+    file = tmp_path / "audit.jsonl"
+    run("export", "-o", str(file))
+    lines = [json.loads(line) for line in file.read_bytes().removesuffix(b"\n").split(b"\n")]
+    assert {line["chain"] for line in lines} <= {str(shared_cast.project.pk), "site"}
+    assert hostile in [(line["after"] or {}).get("comment") for line in lines]
+    assert "whole" in run("verify", str(file))
 
 
 def test_an_excerpt_says_that_it_is_one(run: Run, history: None, tmp_path: Path) -> None:
