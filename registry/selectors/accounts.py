@@ -19,12 +19,23 @@ def projects_of(actor: Actor) -> QuerySet[Project]:
     projects = Project.objects.order_by("slug")
     if actor.is_system:
         return projects
-    if actor.user is None or not actor.user.is_active or not actor.has_scope("read"):
+    user_id = seeing(actor)
+    if user_id is None:
         return projects.none()
-    projects = projects.filter(memberships__user_id=actor.user.id)
+    projects = projects.filter(memberships__user_id=user_id)
     if actor.only_project_id is not None:
         projects = projects.filter(pk=actor.only_project_id)
     return projects
+
+
+def seeing(actor: Actor) -> uuid.UUID | None:
+    """Return whose memberships say what the actor sees, besides what its token narrows; None where it sees nothing.
+
+    The system sees everything without any.
+    """
+    if actor.user is None or not actor.user.is_active or not actor.has_scope("read"):
+        return None
+    return actor.user.id
 
 
 def projects_listed(actor: Actor) -> tuple[Project, ...]:

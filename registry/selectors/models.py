@@ -21,7 +21,8 @@ from registry.models import (
     VersionFile,
     VersionState,
 )
-from registry.selectors.accounts import projects_of
+from registry.selectors.accounts import projects_of, seeing
+from registry.selectors.prepared import Prepared
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,18 @@ class ModelImpact:
         return {field: getattr(self, field) for field in self.__slots__}
 
 
+_SEEN_BY = Prepared(
+    lambda user, project, slug: RegisteredModel.objects.filter(
+        project__memberships__user_id=user, project__slug=project, slug=slug
+    ).select_related("project", "owner")
+)
+_NEWEST = Prepared(
+    lambda model: (
+        ModelVersion.objects.filter(model_id=model, state=VersionState.READY)
+        .only("model_id", "number", "state")
+        .order_by("-number")[:1]
+    )
+)
 _SYNC_ORDER = ("synced", "progressing", "unknown", "out_of_sync")
 
 
@@ -85,7 +98,12 @@ def model_get(actor: Actor, project_slug: str, slug: str) -> RegisteredModel:
     Raises:
         NotFound: it does not exist, or the actor may not see it.
     """
-    model = models_visible_to(actor).filter(project__slug=project_slug, slug=slug).first()
+    user_id = seeing(actor)
+    if actor.is_system:
+        model = models_visible_to(actor).filter(project__slug=project_slug, slug=slug).first()
+    else:
+        found = _SEEN_BY(user=user_id, project=project_slug, slug=slug) if user_id is not None else []
+        model = next((one for one in found if actor.only_project_id in (None, one.project_id)), None)
     if model is None:
         raise NotFound(_("There is no model “%(slug)s” that you can see.") % {"slug": slug})
     return model
@@ -175,10 +193,9 @@ def deployments_serving(model: RegisteredModel) -> list[Deployment]:
 
 def model_overview(model: RegisteredModel) -> ModelOverview:
     """Return what the head of a model's page shows."""
-    newest = model.versions.filter(state=VersionState.READY)
     return ModelOverview(
         model=model,
-        latest_version=newest.only("model_id", "number", "state").order_by("-number").first(),
+        latest_version=next(iter(_NEWEST(model=model.pk)), None),
         deployments=tuple(_deployments(model.deployments.all())),
         aliases=tuple(_aliases().filter(model=model)),
     )

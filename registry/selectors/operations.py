@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection
 
 from django.db.models import Q, QuerySet
 from django.utils.translation import gettext as _
@@ -38,9 +37,3 @@ def operation_of(subject_type: str, subject_id: uuid.UUID, kind: str) -> Operati
     """Return the newest operation of a kind about a subject (``version`` or ``deployment``)."""
     rows = Operation.objects.filter(subject_type=subject_type, subject_id=subject_id, kind=kind)
     return rows.order_by("-created_at").first()
-
-
-def newest_operations(subject_type: str, subject_id: uuid.UUID, kinds: Collection[str]) -> dict[str, Operation]:
-    """Return the newest operation of each of several kinds about a subject, by kind."""
-    rows = Operation.objects.filter(subject_type=subject_type, subject_id=subject_id, kind__in=kinds)
-    return {one.kind: one for one in rows.order_by("kind", "-created_at").distinct("kind")}

@@ -8,7 +8,11 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 from registry.models import Membership
+from registry.selectors.prepared import Prepared
 
+_OF_USER = Prepared(
+    lambda user: Membership.objects.filter(user_id=user).select_related("project").order_by("project__slug")
+)
 _memberships: ContextVar[dict[uuid.UUID, tuple[Membership, ...]] | None] = ContextVar("memberships", default=None)
 
 
@@ -28,6 +32,5 @@ def memberships_of(user_id: uuid.UUID) -> tuple[Membership, ...] | None:
     if known is None:
         return None
     if user_id not in known:
-        rows = Membership.objects.filter(user_id=user_id).select_related("project").order_by("project__slug")
-        known[user_id] = tuple(rows)
+        known[user_id] = tuple(_OF_USER(user=user_id))
     return known[user_id]

@@ -12,10 +12,20 @@ from django.utils.translation import gettext as _
 
 from registry.errors import ValidationFailed
 from registry.models import WITH_ALIASES, ModelVersion, RegisteredModel, VersionState
+from registry.selectors.prepared import Prepared
 
 MAX_ANCESTORS = 20
 MAX_CHILDREN = 50
 MAX_RANKED = 100
+_CHILDREN = Prepared(
+    lambda version: (
+        ModelVersion.objects.filter(parent_id=version)
+        .exclude(state=VersionState.ABANDONED)
+        .select_related("model")
+        .only("model__slug", "number", "state")
+        .order_by("-created_at")[:MAX_CHILDREN]
+    )
+)
 _RANKED_STATES = (VersionState.READY, VersionState.ARCHIVED, VersionState.QUARANTINED)
 
 
@@ -74,9 +84,7 @@ def lineage_of(version: ModelVersion) -> Lineage:
         parent = ModelVersion.objects.select_related("model").get(pk=parent_id)
         ancestors.append(parent)
         parent_id = parent.parent_id
-    children = version.children.exclude(state=VersionState.ABANDONED).select_related("model").order_by("-created_at")
-    children = children.only("model__slug", "number", "state")
-    return Lineage(tuple(ancestors), tuple(children[:MAX_CHILDREN]))
+    return Lineage(tuple(ancestors), tuple(_CHILDREN(version=version.pk)))
 
 
 def metric_names(model: RegisteredModel) -> list[str]:

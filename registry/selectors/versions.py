@@ -18,6 +18,7 @@ from registry.errors import NotFound
 from registry.models import (
     WITH_ALIASES,
     Alias,
+    ApiToken,
     Check,
     Deployment,
     ModelVersion,
@@ -32,14 +33,15 @@ from registry.models import (
     VersionFile,
     VersionState,
 )
-from registry.selectors.accounts import projects_of
+from registry.selectors.accounts import projects_of, seeing
 from registry.selectors.lookup import one_by_id
 from registry.selectors.models import ModelOverview
-from registry.selectors.operations import newest_operations
+from registry.selectors.prepared import Prepared
 
 _ALIAS_NAMES = ArraySubquery(Alias.objects.filter(version=OuterRef("pk")).order_by("name").values("name"))
 # Of whom and what a version names, only their names are ever said.
 _AUTHOR = (("author", User, {"id", "username"}),)
+_TOKEN = (("author_token", ApiToken, {"id", "name"}),)
 _PLACE = (("model", RegisteredModel, {"id", "slug", "project_id"}), ("model__project", Project, {"id", "slug"}))
 # What a line about a version says, besides its author's name.
 _SHOWN = ("model_id", "number", "state", "state_reason", "format", "size_bytes", "source", "created_at")
@@ -94,10 +96,11 @@ def version_by_number(model: RegisteredModel, number: int) -> ModelVersion:
     Raises:
         NotFound: there is none.
     """
-    version = _narrow(model.versions.all(), _AUTHOR).filter(number=number).first()
-    if version is None:
+    found = _BY_NUMBER(model=model.pk, number=number)
+    if not found:
         raise NotFound(_("“%(model)s” has no version %(number)s.") % {"model": model.slug, "number": number})
-    return version
+    found[0].model = model
+    return found[0]
 
 
 def version_by_id(model: RegisteredModel, version_id: uuid.UUID) -> ModelVersion:
@@ -140,10 +143,9 @@ def versions_named(versions: Sequence[ModelVersion]) -> Sequence[ModelVersion]:
 
 def version_numbered(actor: Actor, project: str, model: str, number: int) -> ModelVersion | None:
     """Return a version by number with model and author, in one query; None when the actor sees none there."""
-    rows = ModelVersion.objects.filter(
-        model__project__in=projects_of(actor), model__project__slug=project, model__slug=model, number=number
-    )
-    return _narrow(rows, (*_AUTHOR, *_PLACE)).annotate(listed_alias_names=_ALIAS_NAMES).first()
+    user_id = seeing(actor)
+    found = _SEEN_BY(user=user_id, project=project, model=model, number=number) if user_id is not None else []
+    return next((one for one in found if actor.only_project_id in (None, one.model.project_id)), None)
 
 
 def _narrow(
@@ -158,6 +160,37 @@ def _narrow(
         if field.attname not in said
     )
     return rows.select_related(*(relation for relation, _related, _said in relations)).defer(*unsaid, "contributors")
+
+
+_BY_NUMBER = Prepared(
+    lambda model, number: _narrow(ModelVersion.objects.filter(model_id=model, number=number), (*_AUTHOR, *_TOKEN))
+)
+_SEEN_BY = Prepared(
+    lambda user, project, model, number: _narrow(
+        ModelVersion.objects.filter(
+            model__project__memberships__user_id=user,
+            model__project__slug=project,
+            model__slug=model,
+            number=number,
+        ),
+        (*_AUTHOR, *_PLACE),
+    ).annotate(listed_alias_names=_ALIAS_NAMES)
+)
+_ALIASES = Prepared(lambda version: Alias.objects.filter(version_id=version).order_by("name"))
+_FILES = Prepared(
+    lambda version: VersionFile.objects.filter(version_id=version).select_related("blob").order_by("path")
+)
+_CHECKS = Prepared(lambda version: Check.objects.filter(version_id=version).order_by("created_at"))
+_ROUTES = Prepared(lambda version: Route.objects.filter(version_id=version).select_related("deployment__fleet"))
+_RUNS = Prepared(
+    lambda version: (
+        Operation.objects.filter(
+            subject_type="version", subject_id=version, kind__in=("validate_version", "check_version")
+        )
+        .order_by("kind", "-created_at")
+        .distinct("kind")
+    )
+)
 
 
 def versions_shown(model: RegisteredModel) -> QuerySet[ModelVersion]:
@@ -239,17 +272,22 @@ def upload_in_parts(actor: Actor, version: ModelVersion, upload_id: uuid.UUID) -
 
 def version_detail(version: ModelVersion) -> VersionDetail:
     """Return everything a version's page shows."""
-    routes = version.routes.select_related("deployment__fleet")
-    operations = newest_operations("version", version.id, ("validate_version", "check_version"))
+    operations = {one.kind: one for one in _RUNS(version=version.pk)}
+    files, checks = _FILES(version=version.pk), _CHECKS(version=version.pk)
+    for file in files:
+        file.version = version
+    for check in checks:
+        check.version = version
+    version.listed_aliases = _ALIASES(version=version.pk)  # type: ignore[attr-defined]
     return VersionDetail(
         version=version,
-        files=tuple(version.files.select_related("blob").order_by("path")),
+        files=tuple(files),
         # With the number the files are there; before it this is what is seen of them.
         uploads=() if version.number else tuple(version.uploads.filter(whole=None).order_by("created_at")),
-        checks=tuple(sorted(version.checks.order_by("created_at"), key=lambda one: place(one.kind))),
+        checks=tuple(sorted(checks, key=lambda one: place(one.kind))),
         operation=operations.get("validate_version"),
         rerun=operations.get("check_version"),
-        deployments=_once([route.deployment for route in routes]),
+        deployments=_once([route.deployment for route in _ROUTES(version=version.pk)]),
     )
 
 

@@ -20,6 +20,7 @@ from registry.domain import api_keys as domain
 from registry.domain.actors import Actor
 from registry.errors import Conflict, PermissionDenied, ValidationFailed
 from registry.models import ApiToken, Project, User
+from registry.selectors.prepared import Prepared
 from registry.services import audit
 from registry.services.permissions import can, require
 from registry.services.sealing import digest
@@ -32,6 +33,13 @@ _USED_AT_STEP = timedelta(minutes=1)
 # Tokens of CI jobs: one a job, of no interest afterwards; who used one is in the audit log.
 _KEEP_JOB_TOKENS = timedelta(days=7)
 _MOST_TOLD = 500
+_BY_PUBLIC_ID = Prepared(
+    lambda public_id: (
+        ApiToken.objects.select_related("owner")
+        .filter(Q(public_id=public_id) | Q(previous_public_id=public_id))
+        .order_by("pk")[:1]
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,8 +173,7 @@ def token_authenticate(text: str, *, ip: str | None = None, now: datetime | None
     public_id, _two, own_secret = rest.partition("_")
     if prefix != PREFIX or not own_secret or "\x00" in public_id:
         return None
-    known = Q(public_id=public_id) | Q(previous_public_id=public_id)
-    token = ApiToken.objects.select_related("owner").filter(known).first()
+    token = next(iter(_BY_PUBLIC_ID(public_id=public_id)), None)
     if token is None:
         return None
     is_new = token.public_id == public_id
