@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import reduce
@@ -136,8 +136,8 @@ def paginate(request: Request, rows: QuerySet[Any], listing: Listing) -> Page:
     )
 
 
-def chosen_fields(request: Request, known: Iterable[str]) -> frozenset[str] | None:
-    """Return the names in ``?fields=``, None when all are wanted.
+def chosen_fields(request: Request, known: Callable[[], Iterable[str]]) -> frozenset[str] | None:
+    """Return the names in ``?fields=``, None when all are wanted; ``known`` is asked only where some are named.
 
     Raises:
         ValidationFailed: a name that no row has.
@@ -145,7 +145,7 @@ def chosen_fields(request: Request, known: Iterable[str]) -> frozenset[str] | No
     text = request.query_params.get("fields")
     if not text:
         return None
-    wanted, names = frozenset(text.split(",")), set(known)
+    wanted, names = frozenset(text.split(",")), set(known())
     for name in sorted(wanted - names):
         told = _("There is no field “%(name)s”; known are: %(known)s.")
         raise refusal("fields", told % {"name": name[:100], "known": ", ".join(sorted(names))})

@@ -179,8 +179,7 @@ class ApiView(APIView):
         ``?ordering=-created_at,name`` orders, ``?fields=a,b`` keeps only those fields. Raises ValidationFailed for
         what is none of these.
         """
-        one = serializer(context={"request": self.request})
-        wanted = chosen_fields(self.request, getattr(one, "fields", ()))
+        wanted = chosen_fields(self.request, lambda: getattr(serializer(), "fields", ()))
         found = paginate(self.request, self.narrowed(rows), self.listing or Listing())
         documents = serializer(shown(found.rows), many=True, context={"request": self.request}).data
         if wanted is not None:

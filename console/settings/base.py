@@ -144,6 +144,7 @@ PASSWORD_RESET_TIMEOUT = 24 * 3600
 # Sessions end so long after signing in, and after so long without use.
 SESSION_HOURS = env.integer("FLOTILLA_SESSION_HOURS", 14 * 24)
 SESSION_IDLE_HOURS = env.integer("FLOTILLA_SESSION_IDLE_HOURS", 3 * 24)
+SESSION_ENGINE = "console.identity.session_store"
 SESSION_COOKIE_AGE = SESSION_HOURS * 3600
 SESSION_COOKIE_NAME = "flotilla_session"
 SESSION_COOKIE_HTTPONLY = True

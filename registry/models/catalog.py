@@ -122,6 +122,12 @@ class ModelVersion(Row):
         return list(self.aliases.all()) if listed is None else listed
 
     @property
+    def author_name(self) -> str:
+        """Name of who made it; without a query where it was read with it (``listed_author_name``)."""
+        listed: str | None = getattr(self, "listed_author_name", None)
+        return self.author.username if listed is None else listed
+
+    @property
     def alias_names(self) -> list[str]:
         """Names of these; without a query where they were read with it (``listed_alias_names``)."""
         listed: list[str] | None = getattr(self, "listed_alias_names", None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from django.db.models import OuterRef, Prefetch, Q, QuerySet, Subquery, Sum
+from django.db.models import OuterRef, Prefetch, Q, QuerySet, Subquery, Sum, prefetch_related_objects
 from django.utils.translation import gettext as _
 
 from registry.domain.actors import Actor
@@ -193,11 +193,13 @@ def deployments_serving(model: RegisteredModel) -> list[Deployment]:
 
 def model_overview(model: RegisteredModel) -> ModelOverview:
     """Return what the head of a model's page shows."""
+    deployments = _DEPLOYED(model=model.pk)
+    prefetch_related_objects(deployments, *_ROUTED)
     return ModelOverview(
         model=model,
         latest_version=next(iter(_NEWEST(model=model.pk)), None),
-        deployments=tuple(_deployments(model.deployments.all())),
-        aliases=tuple(_aliases().filter(model=model)),
+        deployments=tuple(deployments),
+        aliases=tuple(_NAMES(model=model.pk)),
     )
 
 
@@ -208,9 +210,14 @@ def _aliases() -> QuerySet[Alias]:
 def _deployments(rows: QuerySet[Deployment]) -> QuerySet[Deployment]:
     return (
         rows.select_related("fleet__environment", "project")
-        .prefetch_related("routes__version", "routes__config")
+        .prefetch_related(*_ROUTED)
         .order_by("fleet__environment__position", "fleet__slug")
     )
+
+
+_ROUTED = ("routes__version", "routes__config")
+_DEPLOYED = Prepared(lambda model: _deployments(Deployment.objects.filter(model_id=model)))
+_NAMES = Prepared(lambda model: _aliases().filter(model_id=model))
 
 
 def _row(model: RegisteredModel, newest: ModelVersion | None) -> ModelRow:

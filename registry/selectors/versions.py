@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from django.contrib.postgres.expressions import ArraySubquery
-from django.db.models import Model, OuterRef, Prefetch, QuerySet, prefetch_related_objects
+from django.db.models import F, Model, OuterRef, Prefetch, QuerySet, prefetch_related_objects
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
@@ -117,11 +117,12 @@ def version_by_id(model: RegisteredModel, version_id: uuid.UUID) -> ModelVersion
 
 
 def versions_of(model: RegisteredModel) -> QuerySet[ModelVersion]:
-    """Return a model's versions with author and names of aliases, newest first; each knows ``model`` without a query.
+    """Return a model's versions with names of author and aliases, newest first; each knows ``model`` without a query.
 
     ``versions_named`` reads whom else they name.
     """
-    return _narrow(model.versions.all(), _AUTHOR).annotate(listed_alias_names=_ALIAS_NAMES).order_by("-created_at")
+    rows = model.versions.defer("contributors").annotate(listed_author_name=F("author__username"))
+    return rows.annotate(listed_alias_names=_ALIAS_NAMES).order_by("-created_at")
 
 
 def versions_named(versions: Sequence[ModelVersion]) -> Sequence[ModelVersion]:
@@ -135,9 +136,12 @@ def versions_named(versions: Sequence[ModelVersion]) -> Sequence[ModelVersion]:
     named = ModelVersion.objects.select_related("model").only("model__slug", "number", "state")
     parents = named.in_bulk(above) if above else {}
     for version in versions:
-        version.code_permitted_by = known.get(version.code_permitted_by_id)
-        version.code_withdrawn_by = known.get(version.code_withdrawn_by_id)
-        version.parent = parents.get(version.parent_id)
+        if version.code_permitted_by_id is not None:
+            version.code_permitted_by = known[version.code_permitted_by_id]
+        if version.code_withdrawn_by_id is not None:
+            version.code_withdrawn_by = known[version.code_withdrawn_by_id]
+        if version.parent_id is not None:
+            version.parent = parents[version.parent_id]
     return versions
 
 
@@ -195,8 +199,8 @@ _RUNS = Prepared(
 
 def versions_shown(model: RegisteredModel) -> QuerySet[ModelVersion]:
     """Return what a page lists of the model's versions, newest first: all but abandoned ones, with what it says."""
-    rows = model.versions.exclude(state=VersionState.ABANDONED).select_related("author")
-    return rows.only(*_SHOWN, "author__username").order_by("-created_at")
+    rows = model.versions.exclude(state=VersionState.ABANDONED).annotate(listed_author_name=F("author__username"))
+    return rows.only(*_SHOWN).order_by("-created_at")
 
 
 def version_rows(versions: Sequence[ModelVersion]) -> list[VersionRow]:

@@ -141,7 +141,7 @@ class VersionSerializer(serializers.ModelSerializer[ModelVersion]):
             "parent": _name(instance.parent) if instance.parent is not None else None,
             "metrics": instance.metrics,
             "metadata": instance.metadata,
-            "author": instance.author.username,
+            "author": instance.author_name,
             "created_at": _moment(instance.created_at),
             "ready_at": _moment(instance.ready_at),
             "code_files": instance.code_files,
