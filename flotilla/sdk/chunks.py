@@ -22,7 +22,7 @@ from flotilla.sdk.transport import ApiError
 FILE_CHANGED = "file_changed"
 FIRST_BYTES = 16 << 20
 # Each chunk costs both sides some milliseconds; but what stands between them may want an answer now and then.
-LEAST_BYTES, MOST_BYTES = 1 << 20, 256 << 20
+LEAST_BYTES, MOST_BYTES = 1 << 20, 1 << 30
 _GROW_WITHIN_SECONDS = 1.0
 _GROWTH = 4
 _PIECE_BYTES = 1 << 20
