@@ -20,6 +20,8 @@ from workers.scratch import PackagesMissing, ScratchFailed, Trial, is_missing, r
 
 DESCRIBED = frozenset({"pt2", "python"})
 """Formats of which a node learns by loading them; TorchScript and plain modules tell neither types nor shapes."""
+DESCRIBED_ALONE = frozenset({"openvino"})
+"""The same where no config names inputs and outputs; one that does may have other shapes than the file."""
 
 
 class Undescribed(Exception):

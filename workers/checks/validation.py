@@ -41,7 +41,7 @@ from workers.checks.code_check import check_code
 from workers.checks.config_check import CONFIG_FILE, MODEL_FILE, check_config
 from workers.checks.conversion_check import check_conversion
 from workers.checks.converting import NeedsConversion, convert
-from workers.checks.described import DESCRIBED, described_signature, filled_in
+from workers.checks.described import DESCRIBED, DESCRIBED_ALONE, described_signature, filled_in
 from workers.checks.formats import conversion_advice, describe_content
 from workers.checks.licence_check import check_licence
 from workers.checks.onnx_file import NotOnnx, OnnxSummary, UnreadableModel, read_onnx
@@ -215,7 +215,7 @@ def _code_seen(
     with check(version, "runtime") as finding:
         finding.summary = _("The worker opens nothing of it; the nodes do that when they load the version.")
     description = None
-    if format in DESCRIBED:
+    if format in DESCRIBED or (format in DESCRIBED_ALONE and not (known.input and known.output)):
         lease.report(70, _("Loading it on a scratch node"))
         description = described_signature(version, format, known, lease, warnings)
         signature = description.signature if description is not None else signature_in(known)

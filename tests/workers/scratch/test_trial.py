@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import openvino
 import pytest
 
 from registry.domain.actors import Actor
@@ -68,6 +69,19 @@ def test_a_python_model_tells_its_signature_and_answers() -> None:
     assert smoke.evidence["load_seconds"] > 0
     assert smoke.evidence["peak_memory_bytes"] > 0
     assert "running" in smoke.log  # what the model prints
+
+
+def test_an_openvino_model_without_a_config_tells_its_signature(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(onnx_models.linear(width=4).SerializeToString())
+    openvino.save_model(openvino.convert_model(str(path)), str(tmp_path / "model.xml"))
+    version = validated({name: (tmp_path / name).read_bytes() for name in ("model.xml", "model.bin")})
+    check = row(version, "signature")
+    assert (version.state, check.verdict) == ("ready", "pass"), (version.state_reason, check.log)
+    assert version.signature is not None
+    assert [(one["name"], one["shape"]) for one in version.signature["inputs"]] == [("x", [-1, 4])]
+    work(version)
+    assert row(version, "smoke").verdict == "pass", row(version, "smoke").summary
 
 
 def test_an_answer_that_is_not_as_promised_fails() -> None:
