@@ -5,11 +5,15 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from console.middleware.pace import TooSlow
+from console.uploads import reception
+from console.uploads.protocol import ProtocolError
 from flotilla.sdk import ApiError, Flotilla, chunks, parts, tus
 from flotilla.sdk.push_record import PushRecord
 from flotilla.sdk.upload import files_there, upload_file
@@ -61,6 +65,32 @@ def test_sizes_in_projects_of_others_are_not_told(
     with Flotilla(console.url, shared_cast.token("charlie"), project="elsewhere") as client:
         client.upload("owl", files)
     assert Upload.objects.filter(owner=shared_cast.charlie).count() == len(files)
+
+
+def test_sender_that_fell_asleep_goes_on_from_what_arrived(
+    console: RunningConsole, shared_cast: Cast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a laptop that is closed in the middle of a long request."""
+    refused: list[str] = []
+    is_refused = threading.Event()
+
+    def refuse(error: TooSlow) -> ProtocolError:
+        refused.append(error.code)
+        is_refused.set()
+        return ProtocolError(408, "Asleep.", error.code)
+
+    def fall_asleep(_path: str, sent: int, total: int) -> None:
+        if 0 < sent < total and not refused:
+            assert is_refused.wait(60)
+
+    monkeypatch.setattr(reception, "WINDOW_SECONDS", 0.5)
+    monkeypatch.setattr(reception, "_request_timeout", refuse)
+    file = tmp_path / "model.onnx"
+    file.write_bytes(os.urandom(20 << 20))
+    with bob(console, shared_cast) as client:
+        client.upload("finch", {"model.onnx": file}, progress=fall_asleep)
+    assert refused[0] == "idle"
+    assert staging_path(Upload.objects.get().pk).read_bytes() == file.read_bytes()
 
 
 def test_chunk_that_a_server_lost_is_read_and_sent_again(
