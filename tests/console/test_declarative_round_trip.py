@@ -149,7 +149,7 @@ rules = st.fixed_dictionaries(
         "ref": st.sampled_from(["refs/heads/main", "refs/heads/é"]),
         "environment": st.sampled_from(["", "release"]),
         "events": st.sampled_from([["push"], ["workflow_dispatch", "push"]]),
-        "lifetime_minutes": st.integers(1, 60),
+        "lifetime_minutes": st.integers(1, 15),
         "is_enabled": st.booleans(),
     },
 )
