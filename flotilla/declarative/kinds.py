@@ -35,7 +35,7 @@ _WINDOW = Shape(
 def _window(window: Json) -> Json:
     """Return a window as the server keeps it: without a name it is called as its expression."""
     cron = " ".join(window["cron"].split())
-    return {**window, "cron": cron, "name": window["name"] or cron}
+    return {**window, "cron": cron, "name": window["name"].strip() or cron}
 
 
 class EnvironmentKind(Kind):

@@ -152,8 +152,8 @@ def _read(document: Any, field: str, errors: list[dict[str, str]]) -> Window | N
     errors += [{"field": f"{field}.{name}", "message": message} for name, message in problems.items()]
     if problems:
         return None
-    name = texts["name"].strip() or texts["cron"]
-    return Window(name, texts["effect"], " ".join(texts["cron"].split()), minutes, texts["time_zone"])
+    cron = " ".join(texts["cron"].split())
+    return Window(texts["name"].strip() or cron, texts["effect"], cron, minutes, texts["time_zone"])
 
 
 _DEFAULTS = {"name": "", "effect": "", "cron": "", "time_zone": "UTC"}
