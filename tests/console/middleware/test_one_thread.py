@@ -61,14 +61,14 @@ def test_a_thread_is_used_again_and_keeps_nothing_of_the_request_before() -> Non
         _SEEN.set("something")
         return HttpResponse(before)
 
-    async def two_after_each_other() -> list[bytes]:
-        handler, clients = _handler(answer), [_Client(), _Client()]
+    async def many_after_each_other() -> list[bytes]:
+        handler, clients = _handler(answer), [_Client() for _turn in range(30)]
         for client in clients:
             await handler(dict(_SCOPE), client.receive, client.send)
         return [client.body for client in clients]
 
-    assert asyncio.run(two_after_each_other()) == [b"nothing", b"nothing"]
-    assert len(threads) == 1
+    assert set(asyncio.run(many_after_each_other())) == {b"nothing"}
+    assert len(threads) < 10  # another one begins when the first has answered, but is not back yet
 
 
 def test_an_answer_is_over_before_it_leaves() -> None:

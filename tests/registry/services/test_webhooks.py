@@ -144,7 +144,7 @@ def test_each_published_event_is_one_that_the_services_record(world: Any) -> Non
     from pathlib import Path
 
     text = "".join(path.read_text() for path in (Path(__file__).parents[3] / "registry/services").glob("*.py"))
-    recorded = set(re.findall(r'action="([a-z_.]+)"', text))
+    recorded = set(re.findall(r'action ?= ?"([a-z_.]+)"', text))
     recorded |= {f"deployment.{kind}" for kind in re.findall(r'kind="([a-z]+)"', text)}
     recorded |= {f"approval.{decision}" for decision in ("approve", "reject", "request_changes", "comment")}
     recorded |= {f"user.second_factor_{change}" for change in ("added", "removed")}
