@@ -115,6 +115,11 @@ def _flotilla_running(port: int, data: Path, volume: Volume) -> Iterator[tuple[h
             cursor.execute("SELECT id FROM registry_registeredmodel WHERE slug = 'original'")
             (model_id,) = cursor.fetchone() or ("",)
             fill(cursor, str(model_id), volume, lambda text: print(f"  Flotilla: {text}", flush=True))
+        with psycopg.connect(product.environment["DATABASE_URL"], autocommit=True) as database:
+            # Rows of years were vacuumed long ago; those of a minute ago would be, beside the first calls.
+            database.execute("VACUUM (ANALYZE)")
+            with contextlib.suppress(psycopg.errors.InsufficientPrivilege):
+                database.execute("CHECKPOINT")
         cookie = dict([product.manage("shell", "-c", _SESSION).split("=", 1)])
         headers = {"Authorization": f"Bearer {product.token}"}
         with (
