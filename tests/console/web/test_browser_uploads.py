@@ -338,6 +338,16 @@ def test_too_large_and_too_many_are_said_before_anything_is_sent(settings: Any, 
     expect(page.get_by_test_id("upload-error")).to_have_text("A version has at most 1 files.")
 
 
+# The colours of the other scheme are on the page until it was painted: true when two frames in a row have the same.
+COLOURS_STAY = """() => {
+    const styles = [...document.querySelectorAll("body *")].map(one => getComputedStyle(one));
+    const now = styles.map(one => one.color + one.backgroundColor).join();
+    const stay = now === window.coloursBefore;
+    window.coloursBefore = now;
+    return stay;
+}"""
+
+
 def test_axe_finds_nothing_while_files_are_in_every_state(
     visitor: Visitor, folder: Path, console: RunningConsole
 ) -> None:
@@ -374,8 +384,8 @@ def test_axe_finds_nothing_while_files_are_in_every_state(
     found = []
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
-        # the colours of the other scheme may be on the page until it was painted
-        page.evaluate("new Promise(then => requestAnimationFrame(() => requestAnimationFrame(then)))")
+        page.wait_for_function("scheme => matchMedia(`(prefers-color-scheme: ${scheme})`).matches", arg=scheme)
+        page.wait_for_function(COLOURS_STAY)
         result = page.evaluate("axe.run({resultTypes: ['violations']})")
         found += [(scheme, one["id"], one["nodes"][0]) for one in result["violations"] if one["impact"] != "minor"]
     context.close()
