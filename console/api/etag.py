@@ -35,7 +35,7 @@ from django.utils.translation import gettext as _
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from registry.errors import PreconditionRequired, StaleWrite
+from registry.errors import PreconditionRequired, StaleWrite, ValidationFailed
 from registry.services.locking import held
 
 Row = TypeVar("Row", bound=models.Model)
@@ -63,10 +63,16 @@ def require_precondition(request: Request) -> None:
 
     Raises:
         PreconditionRequired: PUT, PATCH or DELETE without If-Match (for PUT, ``If-None-Match: *`` will do).
+        ValidationFailed: PUT with another If-None-Match.
     """
-    if request.method not in NEED_MATCH or request.headers.get("If-Match"):
+    if request.method not in NEED_MATCH:
         return
-    if request.method == "PUT" and request.headers.get("If-None-Match", "").strip() == "*":
+    is_for_new = request.method == "PUT" and "If-None-Match" in request.headers
+    if is_for_new and request.headers["If-None-Match"].strip() != "*":
+        raise ValidationFailed(
+            _("With PUT, If-None-Match is *: only if there is none yet. A tag that was read goes into If-Match.")
+        )
+    if is_for_new or request.headers.get("If-Match"):
         return
     raise PreconditionRequired(_("Send the ETag of what you read as If-Match, so that no other change is lost."))
 

@@ -74,13 +74,15 @@ def refuse_unknown(request: Request, known: Iterable[str]) -> None:
     """Refuse parameters of the address that nobody reads.
 
     Raises:
-        ValidationFailed: one that is not among ``known``, or one given twice.
+        ValidationFailed: one that is not among ``known``, one given twice, or one without a value.
     """
     names = sorted(known)
     for name, values in request.query_params.lists():
         if name not in names:
             told = _("There is no parameter “%(name)s” here; known are: %(known)s.")
             raise refusal(name, told % {"name": name[:100], "known": ", ".join(names) or _("none")})
+        if not values[0]:
+            raise refusal(name, _("“%(name)s” is empty; leave it out.") % {"name": name})
         if "\0" in values[0]:
             raise refusal(name, _("“%(name)s” holds a character that is not allowed.") % {"name": name})
         if len(values) > 1:

@@ -90,7 +90,12 @@ PARAMETERS = {
         "description": "1 to 200 visible ASCII characters. A repeated request with the same key gets the first answer.",
         "schema": {"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[!-~]{1,200}$"},
     },
-    "Cursor": {"name": "cursor", "in": "query", "description": "From `next` or `previous`.", "schema": _STRING},
+    "Cursor": {
+        "name": "cursor",
+        "in": "query",
+        "description": "From `next` or `previous`.",
+        "schema": {**_STRING, "minLength": 1},
+    },
     "PageSize": {
         "name": "page_size",
         "in": "query",

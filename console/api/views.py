@@ -23,6 +23,7 @@ from console.api.dry_run import is_dry_run, undone
 from console.api.etag import require_precondition, tagged
 from console.api.idempotency import HEADER as IDEMPOTENCY_KEY
 from console.api.idempotency import Replay
+from console.api.json_types import validated
 from console.api.pagination import Listing, chosen_fields, narrowed, paginate, refuse_unknown
 from console.identity.actors import actor_of
 from console.identity.rates import CallerThrottle, Rate
@@ -154,14 +155,13 @@ class ApiView(APIView):
         return models.model_get(self.actor, self.kwargs["project"], self.kwargs["model"])
 
     def read(self, serializer: type[BaseSerializer[Any]]) -> dict[str, Any]:
-        """Return the validated body. Raises ValidationError with the fields; one that nobody knows is an error too."""
+        """Return the validated body. Raises ValidationError with the fields, those that nobody knows too."""
         given = serializer(data=self.request.data)
         if isinstance(self.request.data, dict):
             unknown = sorted(set(self.request.data) - set(getattr(given, "fields", self.request.data)))
             if unknown:
                 raise ValidationError({name[:100]: [_("There is no such field.")] for name in unknown})
-        given.is_valid(raise_exception=True)
-        return dict(given.validated_data)
+        return validated(given)
 
     def narrowed(self, rows: QuerySet[Any]) -> QuerySet[Any]:
         """Return the rows that the filters of the address keep. Raises ValidationFailed for a bad value."""

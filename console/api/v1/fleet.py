@@ -14,6 +14,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from console.api.etag import matched, tagged
+from console.api.json_types import validated
 from console.api.pagination import Listing
 from console.api.schema import paged
 from console.api.v1.serializers.fleet import (
@@ -107,9 +108,7 @@ class NodeJoin(APIView):
 
     @extend_schema(summary="Join as a node", request=JoinWrite, responses={201: NodeIdentity}, auth=[])
     def post(self, request: Request) -> Response:
-        given = JoinWrite(data=request.data)
-        given.is_valid(raise_exception=True)
-        node, token = services.node_join(**given.validated_data, ip=facts_of(request._request).ip)
+        node, token = services.node_join(**validated(JoinWrite(data=request.data)), ip=facts_of(request._request).ip)
         return Response({"node": str(node.pk), "node_token": token, "epoch": node.epoch}, status=201)
 
 
@@ -123,9 +122,8 @@ class NodeHello(APIView):
         principal: Any = request.user
         if not isinstance(principal, NodePrincipal) or principal.node.pk != node:
             raise Http404
-        given = HelloWrite(data=request.data)
-        given.is_valid(raise_exception=True)
-        words = {key: given.validated_data[key] for key in ("endpoints", "admin_secret", "inventory")}
+        given = validated(HelloWrite(data=request.data))
+        words = {key: given[key] for key in ("endpoints", "admin_secret", "inventory")}
         row = services.node_hello(node=principal.node, **words)
         return Response({"node": str(row.pk), "epoch": row.epoch})
 

@@ -118,6 +118,7 @@ def add_raw_routes(result: dict[str, Any], generator: Any, request: Any, public:
         _mend(schema.get("properties", {}))
     components["schemas"]["Problem"] = PROBLEM
     components["parameters"] = PARAMETERS
+    _fill_queries(result["paths"])
     components["responses"] = refusals()
     used = {tag for item in result["paths"].values() for entry in item.values() for tag in entry["tags"]}
     result["tags"] = tags(used)
@@ -133,6 +134,17 @@ def _close_bodies(paths: dict[str, Any], schemas: dict[str, Any]) -> None:
             name = str(body.get("$ref", "")).rpartition("/")[2]
             if is_strict and name and "properties" in schemas[name]:
                 schemas[name]["additionalProperties"] = False
+
+
+def _fill_queries(paths: dict[str, Any]) -> None:
+    """Say that a parameter of the address has a value: without one it is refused."""
+    entries = [entry for item in paths.values() for entry in item.values()]
+    for one in (one for entry in entries for one in entry.get("parameters", []) if one.get("in") == "query"):
+        schema = one["schema"]
+        if schema.get("type") == "array":
+            one["schema"] = {**schema, "minItems": 1}
+        elif schema.get("type") == "string" and not {"enum", "format"} & set(schema):
+            one["schema"] = {**schema, "minLength": 1}
 
 
 def _mend(properties: dict[str, Any]) -> None:
