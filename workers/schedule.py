@@ -24,6 +24,7 @@ def _every(seconds: float, task: str, **kwargs: Any) -> dict[str, Any]:
 
 BEAT: dict[str, dict[str, Any]] = {
     "sweep": _every(5, "workers.sweep"),
+    "void-approvals": _every(15, "workers.void_approvals"),
     "seal-audit": _every(10, "workers.seal_audit"),
     "seal-late-audit": _every(3600, "workers.seal_audit", everything=True),
     "roll-up": _every(60, "workers.roll_up"),

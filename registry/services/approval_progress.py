@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import uuid
 from datetime import datetime, timedelta
-from typing import Any
 
 from django.db import transaction
 from django.utils.translation import gettext as _
@@ -23,7 +22,7 @@ from registry.selectors import clock
 from registry.selectors.approvals import approval_verdict
 from registry.selectors.protection import WAITING
 from registry.services import audit
-from registry.services.plans import ResolvedSpec, plan_of, spec_resolve
+from registry.services.plans import plan_of, spec_resolve
 from registry.services.rollouts import spec_apply
 from registry.services.transition import move
 from serving_node.contract.digests import plan_digest as digest_of
@@ -50,23 +49,24 @@ def approval_locked(approval_id: uuid.UUID, deployment_id: uuid.UUID) -> Approva
 
 def approval_void_if_changed(approval: ApprovalRequest, actor: Actor) -> str:
     """Void a locked request when what it is bound to has changed, and return why; empty when it still holds."""
-    deployment = approval.deployment
-    why = ""
-    try:
-        resolved = spec_resolve(
-            model=deployment.model, spec=DeploymentSpec.from_json(approval.spec), deployment=deployment
-        )
-        if digest_of(_plan_now(deployment, resolved)) != approval.plan_digest:
-            why = _("What this plan is bound to has changed, so the request is void; ask again.")
-    except RegistryError as error:
-        why = _("This plan is no longer possible, so the request is void: %(why)s") % {"why": error.message}
+    why = _what_changed(approval)
     if why:
         approval_void(approval, why, actor)
     return why
 
 
-def _plan_now(deployment: Deployment, resolved: ResolvedSpec) -> dict[str, Any]:
-    return plan_of(model=deployment.model, fleet=deployment.fleet, resolved=resolved)
+def _what_changed(approval: ApprovalRequest) -> str:
+    """Return why the plan of a request is no longer what would happen; empty when it is."""
+    deployment = approval.deployment
+    try:
+        spec = DeploymentSpec.from_json(approval.spec)
+        resolved = spec_resolve(model=deployment.model, spec=spec, deployment=deployment)
+        plan = plan_of(model=deployment.model, fleet=deployment.fleet, resolved=resolved)
+    except RegistryError as error:
+        return _("This plan is no longer possible, so the request is void: %(why)s") % {"why": error.message}
+    if digest_of(plan) != approval.plan_digest:
+        return _("What this plan is bound to has changed, so the request is void; ask again.")
+    return ""
 
 
 def approval_void(approval: ApprovalRequest, why: str, actor: Actor) -> None:
@@ -123,6 +123,27 @@ def approvals_advance(limit: int = 50) -> int:
             later = clock.database_now() + _AFTER_FAILURE
             ApprovalRequest.objects.filter(pk=approval_id).update(due_at=later)
     return len(found)
+
+
+def approvals_void_changed(limit: int = 100) -> int:
+    """Void waiting requests whose plan has changed meanwhile, and return how many: nobody should read a plan in vain.
+
+    Nothing is locked to look at them. Where there are more than ``limit``, which ones come now is chance.
+    """
+    actor = Actor.system("protection")
+    waiting = ApprovalRequest.objects.filter(state__in=WAITING).select_related(
+        "deployment__model__project", "deployment__fleet__environment", "deployment__project"
+    )
+    voided = 0
+    for seen in waiting.order_by("?")[:limit]:
+        try:
+            if _what_changed(seen):
+                with transaction.atomic():
+                    approval = approval_locked(seen.pk, seen.deployment_id)
+                    voided += approval.state in WAITING and bool(approval_void_if_changed(approval, actor))
+        except Exception:
+            _log.exception("approval.look_failed approval=%s", seen.pk)
+    return voided
 
 
 def approvals_void_of(deployment: Deployment, why: str, actor: Actor, *, states: tuple[str, ...] = WAITING) -> None:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from celery import shared_task
 from django.utils import timezone
 
-from registry.services.approval_progress import approvals_advance
+from registry.services.approval_progress import approvals_advance, approvals_void_changed
 from registry.services.audit import seal_pending
 from registry.services.checks import checks_stranded
 from registry.services.measurements import scratch_sweep
@@ -81,6 +81,13 @@ def seal_audit(everything: bool = False) -> None:
     """Chain the newest audit rows, or all that were left out."""
     with suppress(Contended), advisory_lock("role", "seal-audit", wait_seconds=0):
         seal_pending(everything=everything)
+
+
+@shared_task(name="workers.void_approvals")
+def void_approvals() -> None:
+    """Void the requests whose plan has changed since somebody asked."""
+    with suppress(Contended), advisory_lock("role", "void-approvals", wait_seconds=0):
+        approvals_void_changed()
 
 
 @shared_task(name="workers.roll_up")

@@ -14,7 +14,7 @@ from registry.selectors import clock
 from registry.selectors.approvals import approval_detail, inbox, inbox_size, may_review
 from registry.selectors.standing import memberships_remembered
 from registry.services import approvals, deployments, fleet, versions
-from registry.services.approval_progress import approvals_advance
+from registry.services.approval_progress import approvals_advance, approvals_void_changed
 
 FIRST = {"version": 1, "weight": 100}
 ALWAYS_CLOSED = {
@@ -146,6 +146,23 @@ def test_what_waits_is_void_when_its_plan_changes(world: Any, time: Clock) -> No
     approval.refresh_from_db()
     assert approval.state == "voided"
     assert not Rollout.objects.exists()
+
+
+def test_a_request_is_void_soon_after_its_plan_changed_without_anybody_acting(world: Any, time: Clock) -> None:
+    protect(world, wait_minutes=30)
+    waits, open_one = request(world).approval, request(world, world.fleet("canaries", protected=True)).approval
+    review(world, waits, world.bob)
+    assert approvals_void_changed() == 0
+    versions.version_quarantine(
+        version=waits.deployment.model.versions.get(), reason="leaks", actor=world.actor(world.alice)
+    )
+    assert approvals_void_changed() == 2
+    for approval in (waits, open_one):
+        approval.refresh_from_db()
+        assert approval.state == "voided"
+        assert "Version 1 is quarantined" in approval.state_reason
+    assert AuditEvent.objects.filter(action="approval.void").count() == 2
+    assert approvals_void_changed() == 0
 
 
 def test_what_waits_is_void_when_an_approval_no_longer_counts(world: Any, time: Clock) -> None:
