@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from typing import Any
 
@@ -128,17 +129,46 @@ def _read(client: Flotilla, approval: str, question: str, yes: bool) -> str:
 
 
 def _plan_text(client: Flotilla, found: dict[str, Any]) -> str:
-    routes = found["spec"].get("routes", [])
-    rows = [[r["version"], r["config"], r["role"], f"{r['weight']} %"] for r in routes]
+    header = ["VERSION", "CONFIG", "ROLE", "TRAFFIC"]
+    after, before = _routes(found["spec"].get("routes", [])), _routes(found["routes_before"])
     reviews = [f"{r['reviewer']}: {r['decision']} {r['comment']}".rstrip() for r in found["reviews"]]
+    target = found["target"]
     return "\n".join(
         [
             f"{found['model']} on {found['fleet']} ({found['environment']}), asked by {found['requester']}",
             *([f"  “{found['comment']}”"] if found["comment"] else []),
             f"  plan {found['plan_digest']}",
             f"  {client.site_page('approvals/' + found['id'])}",
-            table(rows, ["VERSION", "CONFIG", "ROLE", "TRAFFIC"]) if rows else "  takes everything off",
+            f"  nodes {', '.join(target['nodes']) or 'none'}",
+            f"  {target['requests_per_second']:.1f} requests a second now",
+            table(after, header) if after else "  takes everything off",
+            *(["before:", table(before, header)] if before else ["before: nothing"]),
+            *(line for version in found["versions"] for line in _version_lines(version)),
+            *(line for config in found["configs"] for line in _config_lines(config)),
             *(f"  {rule['standing']}: {rule['sentence']}" for rule in found["protection"]),
             *reviews,
         ]
     )
+
+
+def _routes(routes: list[dict[str, Any]]) -> list[list[Any]]:
+    return [[r["version"], r["config"], r["role"], f"{r['weight']} %"] for r in routes]
+
+
+def _version_lines(version: dict[str, Any]) -> list[str]:
+    signer = version["signer"]
+    signed = f"signed by {signer['name']}" if signer else "no verified signature"
+    commit = f", commit {version['git_sha']}" if version["git_sha"] else ""
+    return [
+        f"{version['model']} version {version['number']}: {version['manifest_digest']}",
+        f"  {version['format']}, uploaded by {version['author']}{commit}, {signed}",
+        *(f"  {check['verdict']}: {check['kind']}: {check['summary']}" for check in version["checks"]),
+    ]
+
+
+def _config_lines(config: dict[str, Any]) -> list[str]:
+    instead = f" instead of {config['replaces']}" if config["replaces"] else ", the first here"
+    return [
+        f"config {config['number']}{instead}: {config['digest']}",
+        *(f"  {one['path']}: {json.dumps(one['before'])} -> {json.dumps(one['after'])}" for one in config["changes"]),
+    ]

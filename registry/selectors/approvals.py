@@ -51,7 +51,8 @@ class ApprovalDetail:
     """Everything the review page shows. ``may_review`` is Allowed, or Denied with the sentence why not.
 
     ``verdict`` is how the environment's rules stand now; ``still_asked`` are those who may still approve.
-    ``code`` is what it lets nodes run, where the project asks approvals for that.
+    ``code`` is what it lets nodes run, where the project asks approvals for that. ``spec_before`` is what the request
+    replaces: what is wanted there now, or of an applied one what was wanted when it started.
     """
 
     approval: ApprovalRequest
@@ -217,7 +218,7 @@ def approval_detail(actor: Actor, approval: ApprovalRequest) -> ApprovalDetail:
         versions=tuple(versions),
         configs=tuple(configs),
         checks=tuple(Check.objects.filter(version__in=versions).select_related("version").order_by("created_at")),
-        spec_before=dict(approval.deployment.spec),
+        spec_before=_spec_before(approval),
         required=_rules(approval).approvals,
         code=tuple(approval_code(approval)),
         approvals_given=decisions.count(ReviewDecision.APPROVE),
@@ -227,6 +228,11 @@ def approval_detail(actor: Actor, approval: ApprovalRequest) -> ApprovalDetail:
         verdict=approval_verdict(approval, clock.database_now()),
         still_asked=_still_asked(approval, last),
     )
+
+
+def _spec_before(approval: ApprovalRequest) -> dict[str, object]:
+    first = approval.rollouts.order_by("created_at").first() if approval.state == ApprovalState.APPLIED else None
+    return dict(first.spec_from if first is not None else approval.deployment.spec)
 
 
 # More names than this help nobody to find whom to ask.

@@ -201,3 +201,29 @@ def test_completion_does_not_change_its_argument() -> None:
     config = ModelConfig(name="m")
     complete(config, BATCHED)
     assert config == ModelConfig(name="m")
+
+
+@pytest.mark.parametrize(
+    ("results", "names", "refused"),
+    [
+        (("OUTPUT__0",), ("sentence_embedding",), []),
+        (("OUTPUT__0", "OUTPUT__1"), ("scores", "boxes"), []),
+        (("OUTPUT__0", "OUTPUT__1"), ("boxes__1",), []),
+        (("OUTPUT__0",), ("OUTPUT__0",), []),
+        (("OUTPUT__0",), ("scores", "boxes"), ["output[0].name", "output[1].name"]),
+        (("scores",), ("sentence_embedding",), ["output[0].name"]),
+    ],
+)
+def test_results_of_pytorch_without_names_are_meant_in_order(
+    results: tuple[str, ...], names: tuple[str, ...], refused: list[str]
+) -> None:
+    signature = ModelSignature(
+        inputs=(TensorSignature("ids", "INT64", (-1, 32)),),
+        outputs=tuple(TensorSignature(name, "FP32", (-1, 64)) for name in results),
+    )
+    outputs = "".join(f'output {{ name: "{name}" data_type: TYPE_FP32 dims: 64 }} ' for name in names)
+    ids = 'input { name: "ids__0" data_type: TYPE_INT64 dims: 32 } '
+    config = parse_pbtxt(f'name: "m" backend: "pytorch" max_batch_size: 8 {ids} {outputs}')
+    assert [error.field for error in check_signature(config, signature)] == refused
+    config.backend = "onnxruntime"
+    assert [error.field for error in check_signature(config, signature)][:1] == ["input[0].name"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
+from django.utils import timezone
 from django.utils.translation import gettext as _
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
@@ -13,10 +14,12 @@ from rest_framework.response import Response
 from console.api.etag import matched, tagged
 from console.api.pagination import Listing, refusal
 from console.api.schema import paged
-from console.api.v1.serializers.deployments import (
+from console.api.v1.serializers.approvals import (
     ApprovalDetailSerializer,
     ApprovalSerializer,
     BypassWrite,
+    PlannedConfigSerializer,
+    PlannedVersionSerializer,
     ReviewSerializer,
     ReviewWrite,
 )
@@ -26,6 +29,7 @@ from registry.models import ApprovalRequest
 from registry.selectors import approvals as selectors
 from registry.selectors.permissions import Denied
 from registry.services import approvals as services
+from registry.services.approval_contents import approval_contents
 from registry.services.locking import held
 
 
@@ -62,11 +66,15 @@ class ApprovalView(ApiView):
         return _document(selectors.approval_detail(self.actor, approval or self.approval))
 
     def answer(self, request: Request) -> Response:
-        """Return the request with how the environment's rules stand; that changes by the clock, so no tag is of it."""
+        """Return the request with how the environment's rules stand and what it would do.
+
+        Both change by the clock and with the fleet, so no tag is of them.
+        """
         found = selectors.approval_detail(self.actor, self.approval)
         document = _document(found)
         rules = [finding.to_json() for finding in found.verdict.findings]
-        return tagged(request, {**document, "protection": rules}, version=document)
+        contents = _contents(found)
+        return tagged(request, {**document, "protection": rules, **contents}, version=document)
 
 
 class ApprovalItem(ApprovalView):
@@ -148,4 +156,19 @@ def _document(found: selectors.ApprovalDetail) -> dict[str, Any]:
         "may_bypass": bool(found.may_bypass),
         "may_bypass_reason": found.may_bypass.reason if isinstance(found.may_bypass, Denied) else "",
         "still_asked": [user.username for user in found.still_asked],
+    }
+
+
+def _contents(found: selectors.ApprovalDetail) -> dict[str, Any]:
+    contents = approval_contents(found, timezone.now())
+    target = {
+        "selector": found.approval.deployment.fleet.selector,
+        "nodes": [node.name for node in contents.nodes],
+        "requests_per_second": contents.request_rate,
+    }
+    return {
+        "versions": PlannedVersionSerializer(contents.versions, many=True).data,
+        "configs": PlannedConfigSerializer(contents.configs, many=True).data,
+        "routes_before": contents.routes_before,
+        "target": target,
     }

@@ -15,17 +15,15 @@ from console.web import equivalents
 from console.web.forms.approvals import ReviewForm
 from console.web.page import actor_of, add_errors, page, permissions, render_page
 from registry.errors import RegistryError
-from registry.models import Check, ConfigRevision, ModelVersion
 from registry.models.deployments import ApprovalState
 from registry.selectors import accounts
 from registry.selectors import approvals as selectors
 from registry.selectors.permissions import can
 from registry.selectors.protection import WAITING, timing_of
 from registry.services import approvals as services
-from registry.services import configs as config_services
+from registry.services.approval_contents import approval_contents
 
 SHOWN = 100
-_SIGNING = "signature_verification"
 
 
 @require_GET
@@ -56,15 +54,12 @@ def _page(request: HttpRequest, approval_id: uuid.UUID, form: ReviewForm, status
         "detail": detail,
         "project": one.project,
         "form": form,
-        "config_changes": _config_changes(detail),
-        "routes_before": _routes(detail.spec_before),
-        "routes_after": _routes(one.spec),
+        "contents": approval_contents(detail, timezone.now()),
         "curl": equivalents.curl("POST", f"approvals/{one.pk}/reviews/", body),
         "waits": waits,
         "timing": timing_of(one.environment, timezone.now()) if one.state == ApprovalState.OPEN else None,
         "may_withdraw": waits and (one.requester_id == actor.user_id or bool(can(actor, "approval.withdraw", one))),
         "required_checks": [check["kind"] for check in one.environment.required_checks],
-        "versions": _signed(detail),
         **permissions(actor, one, "approval.comment"),
     }
     return render_page(
@@ -76,32 +71,6 @@ def _page(request: HttpRequest, approval_id: uuid.UUID, form: ReviewForm, status
         topics=[f"approval:{one.pk}"],
         status=status,
     )
-
-
-def _signed(detail: selectors.ApprovalDetail) -> list[tuple[ModelVersion, Check | None]]:
-    """Return the versions of the plan, each with the check that says who signed it; None where none was made."""
-    checks = {check.version_id: check for check in detail.checks if check.kind == _SIGNING}
-    return [(version, checks.get(version.pk)) for version in detail.versions]
-
-
-def _routes(spec: object) -> list[dict[str, object]]:
-    routes = spec.get("routes", []) if isinstance(spec, dict) else []
-    return [route for route in routes if isinstance(route, dict)]
-
-
-def _config_changes(
-    detail: selectors.ApprovalDetail,
-) -> list[tuple[ConfigRevision | None, ConfigRevision, list[config_services.FieldChange]]]:
-    """Return, for each config of the plan, the config it replaces and what differs from it."""
-    before_ids = [
-        str(route.get("config_id", "")) for route in _routes(detail.spec_before) if route.get("role") == "live"
-    ]
-    before = ConfigRevision.objects.filter(pk__in=[pk for pk in before_ids if pk]).first()
-    return [
-        (before, config, config_services.config_diff(before, config) if before else [])
-        for config in detail.configs
-        if before is None or before.pk != config.pk
-    ]
 
 
 @require_GET

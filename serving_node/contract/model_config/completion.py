@@ -12,6 +12,7 @@ from serving_node.contract.errors import ContractError
 from serving_node.contract.model_config.engine_completion import complete_for_engine, engine_mismatches
 from serving_node.contract.model_config.padding import padding_inputs
 from serving_node.contract.model_config.platforms import fill_backend
+from serving_node.contract.model_config.result_places import as_called
 from serving_node.contract.model_config.state_rules import control_inputs, state_inputs, state_outputs
 from serving_node.contract.proto.model_config_pb2 import DataType, ModelConfig, ModelInput, ModelOutput
 from serving_node.contract.signature import ModelSignature, TensorSignature
@@ -82,6 +83,7 @@ def check_signature(config: ModelConfig, signature: ModelSignature) -> list[Cont
             outputs=state_outputs(config),
             made_inputs=_made_by_server(config)[0],
         )
+    signature = as_called(config, signature)
     errors = []
     replaceable = {tensor.name for tensor in signature.optional_inputs}
     left_out = sum(tensor.optional and tensor.name in replaceable for tensor in config.input)

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from registry.models import Membership, Role
+from registry.selectors.configs import config_latest as newest
+from registry.services.configs import config_create
 from tests.console.conftest import Cast, join_node
 
 DEPLOYMENTS = "/api/v1/projects/wren/deployments/"
@@ -97,6 +99,39 @@ def test_production_waits_for_somebody_else(development: Cast, api: Callable[...
     assert alice.get(f"{address}reviews/").json()["results"][0]["reviewer"] == "alice"
     assert api("charlie").get(address).status_code == 404
     assert api("charlie").get("/api/v1/approvals/").json()["results"] == []
+
+
+def test_request_shows_what_it_would_do_and_what_it_did(development: Cast, api: Callable[..., Any]) -> None:
+    second = development.ready_version(content=b"other weights")
+    config_create(
+        model=second.model,
+        body={**newest(second.model).body, "max_batch_size": 4},
+        format="json",
+        comment="Smaller batches",
+        actor=development.actor("bob"),
+    )
+    bob, alice = api("bob"), api("alice")
+
+    def ask(config: int, version: int) -> str:
+        route = {"version": version, "config": config, "role": "live", "weight": 100}
+        return str(bob.post(DEPLOYMENTS, change("production", {"routes": [route]})).headers["Location"])
+
+    def approve(address: str) -> Any:
+        digest = alice.get(address).json()["plan_digest"]
+        return alice.post(f"{address}reviews/", {"decision": "approve", "plan_digest": digest}).json()
+
+    first = approve(ask(1, 1))
+    assert (first["state"], first["routes_before"], first["configs"][0]["replaces"]) == ("applied", [], None)
+    address = ask(2, 2)
+    for found in (alice.get(address).json(), approve(address), alice.get(address).json()):
+        assert [route["version"] for route in found["routes_before"]] == [1]
+        (version,), (config,) = found["versions"], found["configs"]
+        assert (version["number"], version["manifest_digest"]) == (2, second.manifest_digest)
+        assert version["signer"] is None
+        assert {check["verdict"] for check in version["checks"]} <= {"pass", "warn"}
+        assert (config["number"], config["replaces"], config["comment"]) == (2, 1, "Smaller batches")
+        assert [(one["path"], one["after"]) for one in config["changes"]] == [("max_batch_size", 4)]
+        assert set(found["target"]) == {"selector", "nodes", "requests_per_second"}
 
 
 def test_request_is_taken_back_by_who_asked(development: Cast, api: Callable[..., Any]) -> None:

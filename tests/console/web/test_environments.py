@@ -136,6 +136,24 @@ def test_a_request_shows_the_rules_and_whom_to_ask(served: Served, approver: Non
     assert "It waits 120 minutes" in alice.post("/p/wren/models/finch/deploy/plan/", plan).text
 
 
+def test_a_request_names_its_fleet_and_what_it_replaced_afterwards(
+    served: Served, approver: None, browse: Browse
+) -> None:
+    fleet = served.approval.deployment.fleet
+    vera, address = browse("vera"), f"/approvals/{served.approval.pk}/"
+    page = vera.get(address).text
+    assert 'data-testid="approval-target"' in page
+    assert fleet.name in page
+    assert all(f"{name}={value}" in page for name, value in fleet.selector.items())
+    decision = {"decision": "approve", "comment": "", "plan_digest": served.approval.plan_digest}
+    vera.post(f"{address}review/", decision)
+    served.approval.refresh_from_db()
+    assert served.approval.state == "applied"
+    page = vera.get(address).text
+    assert '<th scope="row">Before</th><td colspan="4" class="muted">nothing' in page
+    assert '<th scope="row">Now</th>' not in page
+
+
 def test_an_approved_change_says_when_it_starts(served: Served, approver: None, browse: Browse) -> None:
     alice, vera = browse("alice"), browse("vera")
     alice.post(PROD, form(alice, wait_minutes="2h"))

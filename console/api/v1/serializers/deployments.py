@@ -1,4 +1,4 @@
-"""Deployments, plans, rollouts and approvals as JSON."""
+"""Deployments, plans and rollouts as JSON."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from django.utils.translation import gettext as _
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from registry.domain.protection import Standing
-from registry.models import ApprovalRequest, Deployment, Review, ReviewDecision, Rollout, Route
+from registry.models import Deployment, Rollout, Route
 
 
 class RouteSerializer(serializers.ModelSerializer[Route]):
@@ -188,103 +187,3 @@ class ChangeOutcomeSerializer(serializers.Serializer[Any]):
     approval = serializers.UUIDField(source="approval.id", allow_null=True, default=None)
     rollout = serializers.UUIDField(source="rollout.id", allow_null=True, default=None)
     operation = serializers.UUIDField(source="operation.id", allow_null=True, default=None)
-
-
-class ApprovalSerializer(serializers.ModelSerializer[ApprovalRequest]):
-    """A request that a plan may happen."""
-
-    project = serializers.CharField(source="project.slug", read_only=True)
-    environment = serializers.CharField(source="environment.slug", read_only=True)
-    requester = serializers.CharField(source="requester.username", read_only=True)
-    model = serializers.CharField(source="deployment.model.slug", read_only=True)
-    fleet = serializers.CharField(source="deployment.fleet.slug", read_only=True)
-    bypassed_by = serializers.CharField(source="bypassed_by.username", read_only=True, allow_null=True, default=None)
-
-    class Meta:
-        model = ApprovalRequest
-        fields = [
-            "id",
-            "project",
-            "model",
-            "fleet",
-            "environment",
-            "deployment",
-            "state",
-            "state_reason",
-            "comment",
-            "requester",
-            "spec",
-            "plan",
-            "plan_digest",
-            "created_at",
-            "expires_at",
-            "approved_at",
-            "due_at",
-            "applied_at",
-            "bypassed_by",
-            "bypass_reason",
-        ]
-
-
-class ReviewSerializer(serializers.ModelSerializer[Review]):
-    """One decision."""
-
-    reviewer = serializers.CharField(source="reviewer.username", read_only=True)
-
-    class Meta:
-        model = Review
-        fields = ["id", "reviewer", "decision", "comment", "plan_digest", "created_at"]
-
-
-class ReviewWrite(serializers.Serializer[Any]):
-    """A decision about the plan with this digest; a comment needs no digest."""
-
-    decision = serializers.ChoiceField(choices=ReviewDecision.choices)
-    plan_digest = serializers.CharField(max_length=64, required=False, allow_blank=True, default="")
-    comment = serializers.CharField(required=False, allow_blank=True, default="", max_length=2000)
-
-
-class BypassWrite(serializers.Serializer[Any]):
-    """Why the rules are bypassed for the plan with this digest."""
-
-    reason = serializers.CharField(max_length=2000)
-    plan_digest = serializers.CharField(max_length=64)
-
-
-class FindingSerializer(serializers.Serializer[Any]):
-    """How one rule stands: met, unmet or waits; ``until`` is when a waiting one is met by the clock."""
-
-    rule = serializers.CharField()
-    standing = serializers.ChoiceField(choices=[one.value for one in Standing])
-    sentence = serializers.CharField()
-    until = serializers.DateTimeField(allow_null=True)
-
-
-class ApprovalDetailSerializer(ApprovalSerializer):
-    """A request with its reviews and whether the caller may decide."""
-
-    reviews = ReviewSerializer(many=True, read_only=True)
-    required = serializers.IntegerField(read_only=True)  # type: ignore[assignment]
-    approvals_given = serializers.IntegerField(read_only=True)
-    may_review = serializers.BooleanField(read_only=True)
-    may_review_reason = serializers.CharField(read_only=True)
-    changes_requested = serializers.IntegerField(read_only=True)
-    may_bypass = serializers.BooleanField(read_only=True)
-    may_bypass_reason = serializers.CharField(read_only=True)
-    still_asked = serializers.ListField(child=serializers.CharField(), read_only=True)
-    protection = FindingSerializer(many=True, read_only=True)
-
-    class Meta(ApprovalSerializer.Meta):
-        fields = [
-            *ApprovalSerializer.Meta.fields,
-            "reviews",
-            "required",
-            "approvals_given",
-            "may_review",
-            "may_review_reason",
-            "changes_requested",
-            "may_bypass",
-            "may_bypass_reason",
-            "still_asked",
-            "protection",
-        ]
