@@ -19,7 +19,6 @@ from urllib.parse import unquote, urlsplit
 
 import obstore
 import obstore.exceptions
-from blake3 import blake3
 from django.conf import settings
 from django.utils.translation import gettext as _
 from obstore.store import AzureStore, LocalStore, from_url
@@ -230,8 +229,8 @@ class ArtifactStore:
         except _ERRORS as error:
             raise _failed(_("The artifact store cannot be listed: %(why)s"), error) from error
 
-    def join_parts(self, upload_id: uuid.UUID, sizes: Sequence[int], sha256: str) -> str:
-        """Make a blob of the parts of an upload, read once in their order, and return its BLAKE3. They stay.
+    def join_parts(self, upload_id: uuid.UUID, sizes: Sequence[int], sha256: str) -> None:
+        """Make a blob of the parts of an upload, read once in their order. They stay.
 
         The blob appears only when all of it was read and has the promised digest; where it is there already the parts
         are only compared.
@@ -240,7 +239,7 @@ class ArtifactStore:
             DigestDiffers: they have another one, or sizes that were not announced.
             StorageFailed: a part is missing, or the store does not answer.
         """
-        first, second = hashlib.sha256(), blake3()
+        digest = hashlib.sha256()
 
         def pieces() -> Iterator[bytes]:
             for number, size in enumerate(sizes, 1):
@@ -248,12 +247,11 @@ class ArtifactStore:
                 for piece in obstore.get(self._store, _part_key(upload_id, number)).stream(min_chunk_size=_READ_BYTES):
                     view = memoryview(piece)
                     arrived += len(view)
-                    first.update(view)
-                    second.update(view)
+                    digest.update(view)
                     yield bytes(view)
                 if arrived != size:
                     raise DigestDiffers
-            if first.hexdigest() != sha256:
+            if digest.hexdigest() != sha256:
                 # Raised before the last word: the store drops what it was given so far.
                 raise DigestDiffers
 
@@ -267,7 +265,6 @@ class ArtifactStore:
                 obstore.put(self._store, storage_key(sha256), pieces_ahead, use_multipart=True, chunk_size=chunk)
         except _ERRORS as error:
             raise _failed(_("The parts of the upload cannot be joined: %(why)s"), error) from error
-        return second.hexdigest()
 
     def delete_parts(self, parts: Sequence[StagedPart]) -> None:
         """Remove parts; those that are absent are no matter.

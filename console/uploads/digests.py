@@ -9,7 +9,7 @@ import uuid
 from collections import OrderedDict
 from typing import Self
 
-from blake3 import blake3
+from xxhash import xxh3_128
 
 READ_BYTES = 4 << 20
 # What one request reads again to come into step: about half a second. A worker hashes what is further behind.
@@ -19,40 +19,40 @@ MOST_KEPT = 4096
 
 
 class RunningDigest:
-    """SHA-256 and BLAKE3 of the first ``offset`` bytes of an upload.
+    """SHA-256 and XXH3 (128 bits) of the first ``offset`` bytes of an upload.
 
     Concurrency: one thread at a time, or one for each of the two.
     """
 
     def __init__(self) -> None:
         self._sha256, self._sha256_offset = hashlib.sha256(), 0
-        self._blake3, self._blake3_offset = blake3(), 0
+        self._xxh3, self._xxh3_offset = xxh3_128(), 0
 
     @property
     def offset(self) -> int:
         """How many bytes both have seen; -1 when one of them has seen more than the other."""
-        return self._sha256_offset if self._sha256_offset == self._blake3_offset else -1
+        return self._sha256_offset if self._sha256_offset == self._xxh3_offset else -1
 
     def update(self, piece: bytes | memoryview) -> None:
         """Go on with the bytes that follow."""
         self.update_sha256(piece)
-        self.update_blake3(piece)
+        self.update_xxh3(piece)
 
     def update_sha256(self, piece: bytes | memoryview) -> None:
         """Go on with one of them."""
         self._sha256.update(piece)
         self._sha256_offset += len(piece)
 
-    def update_blake3(self, piece: bytes | memoryview) -> None:
+    def update_xxh3(self, piece: bytes | memoryview) -> None:
         """Go on with the other one."""
-        self._blake3.update(piece)
-        self._blake3_offset += len(piece)
+        self._xxh3.update(piece)
+        self._xxh3_offset += len(piece)
 
     def copy(self) -> Self:
         """Return one that goes its own way from here."""
         other = type(self)()
         other._sha256, other._sha256_offset = self._sha256.copy(), self._sha256_offset
-        other._blake3, other._blake3_offset = self._blake3.copy(), self._blake3_offset
+        other._xxh3, other._xxh3_offset = self._xxh3.copy(), self._xxh3_offset
         return other
 
     def catch_up(self, descriptor: int, offset: int) -> bool:
@@ -71,9 +71,9 @@ class RunningDigest:
         return self._sha256.digest()
 
     @property
-    def blake3(self) -> bytes:
-        """The BLAKE3 so far."""
-        return self._blake3.digest()
+    def xxh3(self) -> bytes:
+        """The XXH3 so far."""
+        return self._xxh3.digest()
 
 
 class KeptDigests:

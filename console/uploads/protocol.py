@@ -15,9 +15,9 @@ from django.utils.translation import gettext as _
 VERSION = "1.0.0"
 EXTENSIONS = "creation,expiration,checksum,termination,concatenation"
 # Two of our own: the digest of everything from the first byte to the end of the chunk, which both sides have anyway.
-SHA256_PREFIX, BLAKE3_PREFIX = "sha256-prefix", "blake3-prefix"
-ALGORITHMS = ("sha1", "sha256", SHA256_PREFIX, BLAKE3_PREFIX)
-_DIGEST_BYTES = {"sha1": 20}
+SHA256_PREFIX, XXH3_PREFIX = "sha256-prefix", "xxh3-prefix"
+_DIGEST_BYTES = {"sha1": 20, "sha256": 32, SHA256_PREFIX: 32, XXH3_PREFIX: 16}
+ALGORITHMS = tuple(_DIGEST_BYTES)
 CHUNK_TYPE = "application/offset+octet-stream"
 CHECKSUM_MISMATCH = 460
 MAX_METADATA = 8192
@@ -49,7 +49,7 @@ class Checksum:
     @property
     def is_of_prefix(self) -> bool:
         """Whether it is over all bytes of the upload so far."""
-        return self.algorithm in (SHA256_PREFIX, BLAKE3_PREFIX)
+        return self.algorithm in (SHA256_PREFIX, XXH3_PREFIX)
 
     def hasher(self) -> Any:
         """Return a fresh hashlib object for the bytes of the chunk."""
@@ -132,7 +132,7 @@ def read_checksum(headers: Mapping[str, str]) -> Checksum | None:
     except (binascii.Error, ValueError):
         digest = b""
     checksum = Checksum(algorithm, digest)
-    if len(digest) != _DIGEST_BYTES.get(algorithm, 32):
+    if len(digest) != _DIGEST_BYTES[algorithm]:
         raise ProtocolError(400, _("Upload-Checksum does not hold a digest in base64."), "checksum_malformed")
     return checksum
 

@@ -156,7 +156,7 @@ class Reception:
             written = piece[: self._staged.offset - start]
             UPLOADED.inc(len(written))
             if self._is_in_step:
-                self._digest.update_blake3(written)
+                self._digest.update_xxh3(written)
             if self._hasher is not None:
                 self._hasher.update(written)
             hashed.acquire()  # until the other thread has done with the piece
@@ -199,7 +199,7 @@ class Reception:
         # Behind after a restart: a later chunk tells, or a worker, whom the last one tells the digest of the whole.
         if self._digest.offset != self._staged.offset:
             return True
-        found = self._digest.sha256 if self._checksum.algorithm == SHA256_PREFIX else self._digest.blake3
+        found = self._digest.sha256 if self._checksum.algorithm == SHA256_PREFIX else self._digest.xxh3
         return found == self._checksum.digest
 
     async def _settle(self, *, is_whole: bool) -> int:

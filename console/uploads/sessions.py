@@ -21,8 +21,8 @@ from registry.errors import NotFound, PermissionDenied, ValidationFailed
 from registry.models import ModelVersion, Upload, UploadState
 from registry.selectors.permissions import Denied, can
 from registry.services import uploads
-from registry.services.blobs import Digests
 from registry.services.concatenation import MAX_PARTS, upload_concatenate
+from registry.services.digests import Digests
 from registry.services.permissions import require
 
 _ENDED = {UploadState.FAILED, UploadState.TERMINATED}
@@ -82,12 +82,12 @@ def create(actor: Actor, metadata: dict[str, str], length: int, *, is_part: bool
 
 
 def concatenate(actor: Actor, metadata: dict[str, str], parts: Sequence[uuid.UUID]) -> Upload:
-    """Make one upload out of parts, as the metadata describes: ``version``, ``path``, ``sha256``, ``blake3``."""
+    """Make one upload out of parts, as the metadata describes: ``version``, ``path``, ``sha256``, ``xxh3``."""
     return upload_concatenate(
         version=_version(actor, metadata.get("version", "")),
         path=_path(metadata),
         parts=parts,
-        promised=Digests(metadata.get("sha256", ""), metadata.get("blake3", "")),
+        promised=Digests(metadata.get("sha256", ""), metadata.get("xxh3", "")),
         actor=actor,
     )
 
@@ -196,7 +196,7 @@ def commit(
         uploads.upload_received(
             upload_id=upload.pk,
             from_offset=committed,
-            found=Digests(digest.sha256.hex(), digest.blake3.hex()) if digest else Digests(),
+            sha256=digest.sha256.hex() if digest else "",
             promised=_promised(promise),
         )
     elif offset != committed:
@@ -208,7 +208,7 @@ def _promised(promise: Checksum | None) -> Digests:
     if promise is None:
         return Digests()
     is_sha256 = promise.algorithm == SHA256_PREFIX
-    return Digests(sha256=promise.digest.hex()) if is_sha256 else Digests(blake3=promise.digest.hex())
+    return Digests(sha256=promise.digest.hex()) if is_sha256 else Digests(xxh3=promise.digest.hex())
 
 
 def terminate(actor: Actor, upload_id: uuid.UUID) -> None:

@@ -44,7 +44,7 @@ class Catalog:
         self._transport.change("DELETE", self._address(model))
 
     def files(self, model: str, version: int | str) -> list[Json]:
-        """Return the files of a version: ``path``, ``size`` in bytes, ``sha256``, ``blake3``."""
+        """Return the files of a version: ``path``, ``size`` in bytes, ``sha256``."""
         return [*self._transport.pages(f"{self._address(model)}versions/{version}/files/")]
 
     def download(

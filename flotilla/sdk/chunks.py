@@ -14,7 +14,7 @@ from functools import partial
 from io import BufferedReader
 from typing import Any
 
-from blake3 import blake3
+from xxhash import xxh3_128
 
 from flotilla.sdk.transport import ApiError
 
@@ -90,7 +90,7 @@ class Chunks:
         self._line = line
         # Whether what the server has is the beginning of this file.
         self._is_known = offset == 0
-        self._digest, self._reached = blake3(), 0
+        self._digest, self._reached = xxh3_128(), 0
         self._kept: dict[int, Any] = {}
 
     def at(self, offset: int) -> Chunk:
@@ -108,7 +108,7 @@ class Chunks:
             return Chunk(offset, length, "", partial(self._stretch, offset, length))
         length = min(rest, most_checked)
         pieces = list(self._read(offset, length))
-        checksum = f"blake3-prefix {base64.b64encode(self._digest.digest()).decode()}"
+        checksum = f"xxh3-prefix {base64.b64encode(self._digest.digest()).decode()}"
         return Chunk(offset, length, checksum, pieces.__iter__)
 
     def note_success(self, chunk: Chunk, seconds: float) -> None:
@@ -145,7 +145,7 @@ class Chunks:
         if self._reached != offset:
             self._kept = {mark: digest for mark, digest in self._kept.items() if mark <= offset}
             self._reached = max(self._kept, default=0)
-            self._digest = self._kept[self._reached].copy() if self._reached else blake3()
+            self._digest = self._kept[self._reached].copy() if self._reached else xxh3_128()
         self._source.seek(self._start + self._reached)
         while self._reached < offset:
             piece = self._source.read(min(_PIECE_BYTES, offset - self._reached))

@@ -11,7 +11,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from blake3 import blake3
+from xxhash import xxh3_128
 
 from flotilla.sdk import tus
 from flotilla.sdk.chunks import Line
@@ -80,7 +80,7 @@ def send(
         promised = digest.result()
     if not is_stopped():
         words = {"Upload-Concat": "final;" + " ".join(locations)}
-        tus.create(transport, {**metadata, "blake3": promised}, words, is_repeatable=True)
+        tus.create(transport, {**metadata, "xxh3": promised}, words, is_repeatable=True)
 
 
 def _lengths(size: int) -> Iterator[int]:
@@ -108,7 +108,7 @@ def _send_part(
 
 
 def _digest(file: Path, is_stopped: Callable[[], Any]) -> str:
-    digest = blake3()
+    digest = xxh3_128()
     with file.open("rb") as source:
         while not is_stopped() and (piece := source.read(_READ_BYTES)):
             digest.update(piece)

@@ -1,6 +1,6 @@
 """Resumable uploads by the tus protocol, version 1.0.0: cut connections go on where they stopped.
 
-A file is read and hashed once, while it is sent: the last chunk carries the digest of the whole (``blake3-prefix``), so
+A file is read and hashed once, while it is sent: the last chunk carries the digest of the whole (``xxh3-prefix``), so
 that neither side hashes anything twice.
 """
 

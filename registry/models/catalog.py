@@ -46,7 +46,6 @@ class Blob(Row):
     """Content by SHA-256, stored once. References are VersionFile rows."""
 
     sha256 = models.CharField(max_length=64, unique=True)
-    blake3 = models.CharField(max_length=64)
     size = models.BigIntegerField()
     storage_key = models.CharField(max_length=200)
 
@@ -185,8 +184,9 @@ class Upload(Row):
 
     With ``part_bytes`` they are in the store instead, in parts of that size (registry.services.direct_uploads).
 
-    ``sha256`` and ``blake3`` are over all bytes, once somebody has read them: the web process while they arrive, or a
-    worker. A part was sent beside others, which together became ``whole``, in the order of ``position``.
+    ``sha256`` is over all bytes, once somebody has read them: the web process while they arrive, or a worker, who
+    requires what was promised (``expected_...``). A part was sent beside others, which together became ``whole``, in
+    the order of ``position``.
     """
 
     version = models.ForeignKey(ModelVersion, on_delete=models.CASCADE, related_name="uploads")
@@ -196,9 +196,8 @@ class Upload(Row):
     offset = models.BigIntegerField(default=0)
     part_bytes = models.BigIntegerField(default=0)
     expected_sha256 = models.CharField(max_length=64, blank=True)
-    expected_blake3 = models.CharField(max_length=64, blank=True)
+    expected_xxh3 = models.CharField(max_length=32, blank=True)
     sha256 = models.CharField(max_length=64, blank=True)
-    blake3 = models.CharField(max_length=64, blank=True)
     state = models.CharField(max_length=16, choices=UploadState, default=UploadState.RECEIVING)
     error = models.TextField(blank=True)
     is_part = models.BooleanField(default=False)

@@ -7,9 +7,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
 
-from blake3 import blake3
 from django.conf import settings
 from django.db import transaction
 from django.db.models import Exists, OuterRef, QuerySet
@@ -17,16 +15,8 @@ from django.db.models import Exists, OuterRef, QuerySet
 from registry.models import Blob, VersionFile
 from registry.storage import PARTS, StoredBlob, artifact_store, storage_key
 
-_READ_SIZE = 4 * 1024 * 1024
 # As often as the tidy task runs.
 _TURN_SECONDS = 300
-
-
-class Digests(NamedTuple):
-    """What some bytes hash to, in hexadecimal; empty where nobody knows."""
-
-    sha256: str = ""
-    blake3: str = ""
 
 
 def blob_keep(path: Path) -> Blob:
@@ -35,28 +25,19 @@ def blob_keep(path: Path) -> Blob:
     Raises:
         StorageFailed: the store did not take it.
     """
-    sha256, blake = digests_of(path)
+    with path.open("rb") as file:
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     size, store = path.stat().st_size, artifact_store()
     if not store.exists(sha256):
         store.put_file(path, sha256)
     with transaction.atomic():
-        values = {"blake3": blake, "size": size, "storage_key": storage_key(sha256)}
+        values = {"size": size, "storage_key": storage_key(sha256)}
         Blob.objects.get_or_create(sha256=sha256, defaults=values)
         # Under the row's lock collection cannot take the content; it may have just before.
         blob = Blob.objects.select_for_update().get(sha256=sha256)
         if not store.exists(sha256):
             store.put_file(path, sha256)
     return blob
-
-
-def digests_of(path: Path) -> Digests:
-    """Return SHA-256 and BLAKE3 of a local file. Raises OSError."""
-    first, second = hashlib.sha256(), blake3()
-    with path.open("rb") as file:
-        while piece := file.read(_READ_SIZE):
-            first.update(piece)
-            second.update(piece)
-    return Digests(first.hexdigest(), second.hexdigest())
 
 
 def blobs_due(now: datetime) -> QuerySet[Blob]:
@@ -104,7 +85,7 @@ def orphans_collect(now: datetime, part: int, *, limit: int = 1000) -> int:
     collected = 0
     for orphan in islice(orphans_find(now, part), limit):
         with transaction.atomic():
-            values = {"blake3": "", "size": orphan.size, "storage_key": storage_key(orphan.sha256)}
+            values = {"size": orphan.size, "storage_key": storage_key(orphan.sha256)}
             blob, is_ours = Blob.objects.get_or_create(sha256=orphan.sha256, defaults=values)
             if not is_ours:
                 continue

@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 from registry.domain.actors import Actor
 from registry.errors import Conflict, NotFound, ValidationFailed
 from registry.models import ModelVersion, Upload, UploadState
-from registry.services.blobs import Digests
+from registry.services.digests import Digests
 from registry.services.uploads import (
     hold_uploading,
     require_size,

@@ -20,7 +20,7 @@ from registry.domain.actors import Actor
 from registry.domain.parts import part_count, part_size, part_sizes
 from registry.errors import Conflict, InvalidTransition, ValidationFailed
 from registry.models import ModelVersion, Upload, UploadState
-from registry.services.blobs import Digests
+from registry.services.digests import Digests
 from registry.services.permissions import require
 from registry.services.uploads import upload_create, upload_received
 from registry.storage import artifact_store

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import shutil
 import uuid
 from collections.abc import Callable
@@ -33,8 +32,8 @@ from registry.errors import (
 )
 from registry.models import Blob, ModelVersion, Project, Upload, UploadState, VersionFile, VersionState
 from registry.services import audit, quotas
-from registry.services.blobs import Digests, digests_of
 from registry.services.contributors import contribution_note
+from registry.services.digests import Digests, digests_of, require_digests
 from registry.services.parts import parts_end, parts_join
 from registry.services.permissions import require
 from registry.services.staging import staged_remove, staging_path
@@ -54,7 +53,6 @@ __all__ = [
 ]
 
 _RUNNING = (UploadState.RECEIVING, UploadState.RECEIVED)
-_DIGEST = re.compile(r"[0-9a-f]{64}")
 _UNKNOWN = Digests()
 _FILE_SECONDS, _FOLDER_SECONDS = 3600, 24 * 3600
 
@@ -110,17 +108,13 @@ def upload_begin(
     Raises:
         ValidationFailed: a digest that is none.
     """
-    promised = Digests(promised.sha256.lower(), promised.blake3.lower())
-    for name, digest in promised._asdict().items():
-        if digest and not _DIGEST.fullmatch(digest):
-            message = _("The digest must be 64 hexadecimal digits.")
-            raise ValidationFailed(message, errors=[{"field": name, "message": message}])
+    promised = require_digests(promised)
     upload = Upload.objects.create(
         version=version,
         path=path,
         length=length,
         expected_sha256=promised.sha256,
-        expected_blake3=promised.blake3,
+        expected_xxh3=promised.xxh3,
         expires_at=_expiry(timezone.now()),
         **columns,
     )
@@ -189,14 +183,14 @@ def upload_received(
     *,
     upload_id: uuid.UUID,
     from_offset: int | None = None,
-    found: Digests = _UNKNOWN,
+    sha256: str = "",
     promised: Digests = _UNKNOWN,
 ) -> Upload:
     """Note that the last byte is on the disk: receiving -> received. Doing it again changes nothing.
 
-    ``from_offset`` is where the upload stood until now, when the same act moves it to its end. ``found`` is over all
-    its bytes, taken while they arrived; without it a worker reads the bytes once, and requires what was ``promised``,
-    at the beginning or now.
+    ``from_offset`` is where the upload stood until now, when the same act moves it to its end. ``sha256`` is over
+    all its bytes, taken while they arrived; without it a worker reads the bytes once, and requires what was
+    ``promised``, at the beginning or now.
 
     Raises:
         NotFound: no such upload.
@@ -209,8 +203,8 @@ def upload_received(
         raise NotFound(_("There is no such upload."))
     if upload.state in (UploadState.RECEIVED, UploadState.STORED):
         return upload
-    if found.sha256:
-        _require_promised(upload, found)
+    if sha256 and upload.expected_sha256 not in ("", sha256):
+        _fail(upload, _damaged(upload))
     with transaction.atomic():
         if from_offset is not None:
             upload_advance(upload_id=upload_id, from_offset=from_offset, to_offset=upload.length)
@@ -225,10 +219,9 @@ def upload_received(
             UploadState.RECEIVED,
             cause="last byte received",
             actor=Actor.system("uploads"),
-            sha256=found.sha256,
-            blake3=found.blake3,
+            sha256=sha256,
             expected_sha256=upload.expected_sha256 or promised.sha256,
-            expected_blake3=upload.expected_blake3 or promised.blake3,
+            expected_xxh3=upload.expected_xxh3 or promised.xxh3,
         )
         _publish(upload)
     return upload
@@ -260,8 +253,8 @@ def upload_store(*, upload_id: uuid.UUID) -> Blob:
     if not upload.sha256:
         found = _hash_file(path)
         _require_promised(upload, found)
-        upload.sha256, upload.blake3 = found
-        upload.save(update_fields=["sha256", "blake3"])
+        upload.sha256 = found.sha256
+        upload.save(update_fields=["sha256"])
     sha256 = upload.sha256
     store = artifact_store()
     if not store.exists(sha256):
@@ -274,10 +267,11 @@ def _store_parts(upload: Upload) -> Blob:
     store, sha256 = artifact_store(), upload.expected_sha256
     sizes = part_sizes(upload.length, upload.part_bytes)
     try:
-        upload.sha256, upload.blake3 = sha256, store.join_parts(upload.pk, sizes, sha256)
+        store.join_parts(upload.pk, sizes, sha256)
     except DigestDiffers:
         _fail(upload, _damaged(upload))
-    upload.save(update_fields=["sha256", "blake3"])
+    upload.sha256 = sha256
+    upload.save(update_fields=["sha256"])
     blob = _add_stored(upload, lambda: store.join_parts(upload.pk, sizes, sha256))
     with contextlib.suppress(StorageFailed):  # The sweep takes what stays.
         store.delete_parts([StagedPart(upload.pk, number, size) for number, size in enumerate(sizes, 1)])
@@ -292,7 +286,7 @@ def _add_stored(upload: Upload, store_again: Callable[[], object]) -> Blob:
         ModelVersion.objects.select_for_update().get(pk=upload.version_id)
         Blob.objects.get_or_create(
             sha256=sha256,
-            defaults={"blake3": upload.blake3, "size": upload.length, "storage_key": storage_key(sha256)},
+            defaults={"size": upload.length, "storage_key": storage_key(sha256)},
         )
         # Under the row's lock collection cannot take the content; it may have just before.
         blob = Blob.objects.select_for_update().get(sha256=sha256)
@@ -421,7 +415,7 @@ def _require_complete(upload: Upload, path: Path) -> None:
 
 
 def _require_promised(upload: Upload, found: Digests) -> None:
-    promised = Digests(upload.expected_sha256, upload.expected_blake3)
+    promised = Digests(upload.expected_sha256, upload.expected_xxh3)
     if any(said and said != is_so for said, is_so in zip(promised, found, strict=True)):
         _fail(upload, _damaged(upload))
 

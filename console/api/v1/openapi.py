@@ -25,8 +25,8 @@ _METADATA = {
     "in": "header",
     "required": True,
     "description": (
-        "Pairs of a key and a value in base64, with commas: `version` (id) and `path`; `sha256` or `blake3` of the "
-        "whole; `part`, the number of a part."
+        "Pairs of a key and a value in base64, with commas: `version` (id) and `path`; `sha256` of the whole; `part`, "
+        "the number of a part; `xxh3` (128 bits) of what parts become, when they are joined."
     ),
     "schema": {"type": "string"},
 }
@@ -34,8 +34,8 @@ _CHECKSUM = {
     "name": "Upload-Checksum",
     "in": "header",
     "description": (
-        "`sha256` or `sha1`, and the digest of this chunk in base64; or `blake3-prefix` or `sha256-prefix`, and that "
-        "of everything up to its end. 460 when it differs."
+        "`sha256` or `sha1`, and the digest of this chunk in base64; or `sha256-prefix` or `xxh3-prefix` (XXH3 of 128 "
+        "bits, the bytes in canonical order), and that of everything up to its end. 460 when it differs."
     ),
     "schema": {"type": "string"},
 }

@@ -11,8 +11,8 @@ from typing import Any
 
 import httpx2
 import pytest
-from blake3 import blake3
 from django.utils import timezone
+from xxhash import xxh3_128
 
 from registry.errors import StorageFailed, ValidationFailed
 from registry.models import ModelVersion, Upload, UploadState, VersionFile
@@ -67,7 +67,7 @@ def test_parts_become_one_file_with_its_own_digests(
 ) -> None:
     assert bob.head(locations[0]).headers["Upload-Concat"] == "partial"
     before = bytes_used(version.model.project)
-    answer = join(bob, version, *locations, blake3=blake3(BODY).hexdigest())
+    answer = join(bob, version, *locations, xxh3=xxh3_128(BODY).hexdigest())
     assert answer.status_code == 201
     whole = answer.headers["Location"]
     head = bob.head(whole)
@@ -127,14 +127,25 @@ def test_version_with_loose_parts_is_not_submitted(
         versions.version_submit(version=version, actor=shared_cast.actor("bob"))
 
 
+@pytest.mark.parametrize("promised", [{"sha256": "0" * 64}, {"xxh3": "0" * 32}], ids=["sha256", "xxh3"])
 def test_other_bytes_than_promised_fail_and_leave_nothing(
-    bob: httpx2.Client, version: ModelVersion, locations: list[str]
+    bob: httpx2.Client, version: ModelVersion, locations: list[str], promised: dict[str, str]
 ) -> None:
-    whole = row(join(bob, version, *locations, sha256="0" * 64).headers["Location"])
+    whole = row(join(bob, version, *locations, **promised).headers["Location"])
     with pytest.raises(ValidationFailed, match="damaged"):
         upload_store(upload_id=whole.pk)
     assert {one.state for one in Upload.objects.all()} == {UploadState.FAILED, UploadState.TERMINATED}
     assert not any(staging_path(one.pk).exists() for one in Upload.objects.all())
+
+
+@pytest.mark.parametrize(("name", "count"), [("sha256", 64), ("xxh3", 32)])
+def test_digest_that_is_none_is_refused(
+    bob: httpx2.Client, version: ModelVersion, locations: list[str], name: str, count: int
+) -> None:
+    for text in ("x" * count, "0" * (96 - count)):
+        answer = join(bob, version, *locations, **{name: text})
+        said = {"field": name, "message": f"The digest must be {count} hexadecimal digits."}
+        assert (answer.status_code, answer.json()["errors"]) == (400, [said])
 
 
 def test_ended_whole_takes_its_parts_along(

@@ -171,7 +171,7 @@ def test_worker_is_killed(
     with Flotilla(console.url, shared_cast.token("bob"), project="wren") as client:
         client.upload("finch", {"model.onnx": file})
     if "digests_of" in point:  # As after a restart of the web server: the worker has to read the bytes.
-        Upload.objects.update(sha256="", blake3="")
+        Upload.objects.update(sha256="")
     assert work(process_environment, point) == -9, f"it did not die at {point}"
     assert work(process_environment) == 0
     require_one_good_version(file)

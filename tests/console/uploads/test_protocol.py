@@ -1,13 +1,12 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.uploads.protocol import ProtocolError, read_checksum, read_length, read_metadata, read_offset
+from console.uploads.protocol import Checksum, ProtocolError, read_checksum, read_length, read_metadata, read_offset
 
 KEYS = st.text("abcdefghijklmnopqrstuvwxyz_-", min_size=1, max_size=20)
 
@@ -48,12 +47,24 @@ def test_length_over_the_limit_is_413_and_deferred_length_is_400() -> None:
 
 
 def test_checksum_is_read_and_malformed_ones_are_refused() -> None:
-    digest = hashlib.sha256(b"finch").digest()
-    checksum = read_checksum({"upload-checksum": "sha256 " + base64.b64encode(digest).decode()})
-    assert checksum is not None
-    assert checksum.digest == digest
     assert read_checksum({}) is None
+    for algorithm, count in (("sha1", 20), ("sha256", 32), ("sha256-prefix", 32), ("xxh3-prefix", 16)):
+        for length in (16, 20, 32):
+            digest = b"f" * length
+            words = {"upload-checksum": f"{algorithm} {base64.b64encode(digest).decode()}"}
+            if length == count:
+                assert read_checksum(words) == Checksum(algorithm, digest)
+            else:
+                with pytest.raises(ProtocolError) as error:
+                    read_checksum(words)
+                assert error.value.code == "checksum_malformed"
     for text in ("md5 YQ==", "sha256", "sha256 !!", "sha256 YQ==", ""):
         with pytest.raises(ProtocolError) as error:
             read_checksum({"upload-checksum": text})
         assert error.value.status == 400
+
+
+def test_checksum_of_an_older_client_is_refused_with_those_that_are_known() -> None:
+    with pytest.raises(ProtocolError, match="knows sha1, sha256, sha256-prefix, xxh3-prefix") as error:
+        read_checksum({"upload-checksum": "blake3-prefix " + base64.b64encode(bytes(32)).decode()})
+    assert (error.value.status, error.value.code) == (400, "checksum_algorithm")

@@ -16,9 +16,9 @@ from typing import Any
 
 import httpx2
 import pytest
-from blake3 import blake3
 from django.conf import settings
 from django.utils import timezone
+from xxhash import xxh3_128
 
 from console.uploads import digests, protocol, reception, room, sessions
 from registry.errors import ValidationFailed
@@ -78,7 +78,7 @@ def test_options_tells_what_the_server_supports(console: RunningConsole) -> None
     assert answer.status_code == 204
     assert answer.headers["Tus-Version"] == "1.0.0"
     assert set(answer.headers["Tus-Extension"].split(",")) == set(protocol.EXTENSIONS.split(","))
-    assert answer.headers["Tus-Checksum-Algorithm"] == "sha1,sha256,sha256-prefix,blake3-prefix"
+    assert answer.headers["Tus-Checksum-Algorithm"] == "sha1,sha256,sha256-prefix,xxh3-prefix"
     assert int(answer.headers["Tus-Max-Size"]) == settings.MAX_UPLOAD_BYTES
 
 
@@ -503,8 +503,11 @@ def test_upload_goes_on_after_the_server_was_killed(console_process: ConsoleProc
     assert row(location).state == UploadState.RECEIVED
 
 
-def prefix(body: bytes) -> str:
-    return "sha256-prefix " + base64.b64encode(hashlib.sha256(body).digest()).decode()
+PREFIXES = {"sha256-prefix": hashlib.sha256, "xxh3-prefix": xxh3_128}
+
+
+def prefix(body: bytes, algorithm: str = "sha256-prefix") -> str:
+    return f"{algorithm} {base64.b64encode(PREFIXES[algorithm](body).digest()).decode()}"
 
 
 def test_digests_are_known_with_the_last_byte_and_the_file_is_read_by_nobody_again(
@@ -522,14 +525,18 @@ def test_digests_are_known_with_the_last_byte_and_the_file_is_read_by_nobody_aga
 
     monkeypatch.setattr(uploads, "_hash_file", never)
     blob = uploads.upload_store(upload_id=found.pk)
-    assert (blob.sha256, blob.blake3, blob.size) == (found.sha256, blake3(BODY).hexdigest(), len(BODY))
+    assert (blob.sha256, blob.size) == (found.sha256, len(BODY))
     assert b"".join(artifact_store().open_range(blob.sha256)) == BODY
 
 
-def test_chunk_that_is_not_what_its_prefix_says_is_thrown_away(bob: httpx2.Client, shared_cast: Cast) -> None:
+@pytest.mark.parametrize("algorithm", PREFIXES)
+def test_chunk_that_is_not_what_its_prefix_says_is_thrown_away(
+    bob: httpx2.Client, shared_cast: Cast, algorithm: str
+) -> None:
     location = begin(bob, shared_cast)
-    assert patch(bob, location, 0, BODY[:900], **{"Upload-Checksum": prefix(BODY[:900])}).status_code == 204
-    right = {"Upload-Checksum": prefix(BODY)}
+    first = {"Upload-Checksum": prefix(BODY[:900], algorithm)}
+    assert patch(bob, location, 0, BODY[:900], **first).status_code == 204
+    right = {"Upload-Checksum": prefix(BODY, algorithm)}
     assert patch(bob, location, 900, b"?" + BODY[901:], **right).status_code == 460
     assert offset_of(bob, location) == 900
     assert patch(bob, location, 900, BODY[900:], **right).status_code == 204
@@ -558,8 +565,9 @@ def test_upload_whose_last_byte_was_written_but_not_noted_ends_with_an_empty_chu
     assert (row(location).state, row(location).sha256) == (UploadState.RECEIVED, hashlib.sha256(BODY).hexdigest())
 
 
+@pytest.mark.parametrize("algorithm", PREFIXES)
 def test_last_chunk_is_a_promise_when_the_server_has_forgotten_the_first(
-    bob: httpx2.Client, shared_cast: Cast, monkeypatch: pytest.MonkeyPatch
+    bob: httpx2.Client, shared_cast: Cast, monkeypatch: pytest.MonkeyPatch, algorithm: str
 ) -> None:
     location = begin(bob, shared_cast)
     patch(bob, location, 0, BODY[:5000])
@@ -568,11 +576,12 @@ def test_last_chunk_is_a_promise_when_the_server_has_forgotten_the_first(
     reception._digests.forget(row(location).pk)
     with staging_path(row(location).pk).open("r+b") as staged:
         staged.write(b"x")
-    whole = base64.b64encode(hashlib.sha256(BODY).digest()).decode()
-    answer = patch(bob, location, 5000, BODY[5000:], **{"Upload-Checksum": f"sha256-prefix {whole}"})
+    answer = patch(bob, location, 5000, BODY[5000:], **{"Upload-Checksum": prefix(BODY, algorithm)})
     assert answer.status_code == 204
     upload = row(location)
-    assert (upload.state, upload.sha256, upload.expected_sha256) == ("received", "", hashlib.sha256(BODY).hexdigest())
+    promised = {"sha256-prefix": upload.expected_sha256, "xxh3-prefix": upload.expected_xxh3}
+    assert (upload.state, upload.sha256) == ("received", "")
+    assert promised == {name: made(BODY).hexdigest() if name == algorithm else "" for name, made in PREFIXES.items()}
     with pytest.raises(ValidationFailed, match="damaged on the way"):
         uploads.upload_store(upload_id=upload.pk)
     assert row(location).state == UploadState.FAILED

@@ -23,7 +23,7 @@ ACTS = ("create", "add", "submit", "reject", "abandon", "rearrange", "delete", "
 
 
 def blob(number: int) -> Blob:
-    values = {"blake3": "", "size": 10**number, "storage_key": f"{number}"}
+    values = {"size": 10**number, "storage_key": f"{number}"}
     return Blob.objects.get_or_create(sha256=f"{number:064d}", defaults=values)[0]
 
 

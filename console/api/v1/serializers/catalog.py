@@ -261,12 +261,11 @@ class FileSerializer(serializers.ModelSerializer[VersionFile]):
     """A file of a version."""
 
     sha256 = serializers.CharField(source="blob.sha256", read_only=True)
-    blake3 = serializers.CharField(source="blob.blake3", read_only=True)
     size = serializers.IntegerField(source="blob.size", read_only=True)
 
     class Meta:
         model = VersionFile
-        fields = ["path", "size", "sha256", "blake3"]
+        fields = ["path", "size", "sha256"]
 
 
 class UploadSerializer(serializers.ModelSerializer[Upload]):
