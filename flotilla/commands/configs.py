@@ -56,9 +56,12 @@ def get(client: Flotilla, model: str, number: int, form: str, as_json: bool) -> 
 @json_option
 @client_command
 def check(client: Flotilla, model: str, file: Path, as_json: bool) -> None:
-    """Say what is wrong with FILE (config.pbtxt or JSON) as a config of MODEL; store nothing."""
+    """Say what is wrong with FILE (config.pbtxt or JSON) as a config of MODEL, and what it would change on the nodes.
+
+    Nothing is stored.
+    """
     report = client.check_config(model, file.read_text(), kind=kind_of(file))
-    show(report, as_json, lambda: "The config is valid." if report["ok"] else _problems(report["errors"]))
+    show(report, as_json, lambda: _valid(report) if report["ok"] else _problems(report["errors"]))
     if not report["ok"]:
         raise SystemExit(int(Exit.FAILED))
 
@@ -134,7 +137,7 @@ def edit(client: Flotilla, model: str, form: str, comment: str, yes: bool, as_js
     lines = text_diff(seen["pbtxt"], report["pbtxt"], f"{model} config {seen['number']}", f"{model} config (new)")
     if not lines:
         return show({"changed": False}, as_json, lambda: "It means the same; nothing is stored.")
-    say("\n".join(lines), err=True)
+    say("\n".join([*lines, *_effects(report)]), err=True)
     if not confirmed("Store it?", yes=yes):
         raise CommandFailed(f"Not stored. Your text is in {keep('config', text, form)}")
     store = partial(client.configs.create, kind=form, comment=comment, parent=seen["number"], if_match=tag)
@@ -187,6 +190,24 @@ def _text(found: dict[str, Any], form: str) -> str:
     if form == "source" and found["source_text"]:
         return str(found["source_text"])
     return str(found["pbtxt"])
+
+
+def _valid(report: dict[str, Any]) -> str:
+    return "\n".join(["The config is valid.", *_effects(report)])
+
+
+def _effects(report: dict[str, Any]) -> list[str]:
+    """Return a line for each deployment of the model: what would happen there if the config were deployed."""
+    return [f"{one['served_name']} on {one['fleet']}: {_effect(one)}" for one in report["affects"]]
+
+
+def _effect(one: dict[str, Any]) -> str:
+    if one["is_same"]:
+        return "it serves already; nothing would change."
+    if not one["nodes"]:
+        return "no node is there yet."
+    now = f"now config {', '.join(map(str, one['configs']))}, {one['request_rate']:.1f} requests a second"
+    return f"{', '.join(one['nodes'])} would load it beside what serves, then switch ({now})."
 
 
 def _problems(errors: list[dict[str, str]]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import click
 
@@ -12,7 +13,7 @@ from flotilla.sdk import Flotilla
 
 @click.group()
 def keys() -> None:
-    """Make, renew and revoke API keys."""
+    """Make, change, renew and revoke API keys."""
 
 
 @keys.command("list")
@@ -64,6 +65,38 @@ def create(
         name, scopes=scopes, owner=owner, project=only_project, expires_at=ends, allowed_networks=networks
     )
     show(made, as_json, lambda: str(made["token"]))
+
+
+@keys.command()
+@click.argument("key")
+@click.option("--name", help="Another name.")
+@click.option("--days", type=click.IntRange(1), help="It ends so many days from now.")
+@click.option("--from", "networks", multiple=True, help="Only from this address or range from now on; repeatable.")
+@click.option("--from-anywhere", is_flag=True, help="From every address.")
+@json_option
+@client_command
+def change(
+    client: Flotilla,
+    /,
+    key: str,
+    name: str | None,
+    days: int | None,
+    networks: tuple[str, ...],
+    from_anywhere: bool,
+    as_json: bool,
+) -> None:
+    """Change KEY (its name, beginning or id); its secret stays, and so does what is not named."""
+    if networks and from_anywhere:
+        raise click.UsageError("Give --from or --from-anywhere.")
+    facts: dict[str, Any] = {"name": name} if name is not None else {}
+    if days is not None:
+        facts["expires_at"] = (datetime.now(UTC) + timedelta(days=days)).isoformat()
+    if networks or from_anywhere:
+        facts["allowed_networks"] = [*networks]
+    if not facts:
+        raise click.UsageError("Say what to change: --name, --days, --from or --from-anywhere.")
+    changed = client.keys.change(key, **facts)
+    show(changed, as_json, lambda: f"{changed['name']} is changed.")
 
 
 @keys.command()

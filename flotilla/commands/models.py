@@ -12,6 +12,20 @@ from flotilla.commands.exit_codes import Exit
 from flotilla.sdk import Flotilla
 
 Json = dict[str, Any]
+Said = tuple[str, str]
+
+
+class Pair(click.ParamType[Said]):
+    """``NAME=VALUE``; the value may be empty."""
+
+    name = "name=value"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Said:
+        """Return name and value."""
+        key, equals, text = str(value).partition("=")
+        if not equals or not key.strip():
+            self.fail(f"{value!r} is not NAME=VALUE.", param, ctx)
+        return key.strip(), text.strip()
 
 
 @click.command()
@@ -26,17 +40,24 @@ def versions(client: Flotilla, model: str, as_json: bool) -> None:
 
 
 @click.command()
+@click.option("--search", default="", help="In name and description.")
+@click.option("--tag", default="", help="A tag's name, or name=value.")
+@click.option("--task", default="", help="What it does, such as text-classification.")
+@click.option("--owner", default="", help="Who answers for it.")
+@click.option("--state", type=click.Choice(["active", "archived"]), help="Only these.")
 @json_option
 @client_command
-def models(client: Flotilla, as_json: bool) -> None:
+def models(client: Flotilla, /, search: str, tag: str, task: str, owner: str, state: str | None, as_json: bool) -> None:
     """List the models of the project."""
-    found = client.models()
-    show(found, as_json, lambda: table(([m["slug"], m["description"]] for m in found), ["MODEL", "DESCRIPTION"]))
+    asked = {"search": search, "tag": tag, "task": task, "owner__username": owner, "state": state or ""}
+    found = client.models(**{name: value for name, value in asked.items() if value})
+    rows = ([m["slug"], m["owner"], m["task"] or "-", _pairs(m["tags"]), m["description"]] for m in found)
+    show(found, as_json, lambda: table(rows, ["MODEL", "OWNER", "TASK", "TAGS", "DESCRIPTION"]))
 
 
 @click.group()
 def model() -> None:
-    """Describe, archive, restore and delete models."""
+    """Make, describe, archive, restore and delete models."""
 
 
 @model.command("show")
@@ -49,19 +70,58 @@ def show_one(client: Flotilla, model: str, as_json: bool) -> None:
     show(found, as_json, lambda: table(_facts(found), ["FACT", "VALUE"]))
 
 
+_description = click.option("--description", "-m", help="What it is for.")
+_task = click.option("--task", help="What it does, such as text-classification; empty for none.")
+_tag = click.option("--tag", "tags", type=Pair(), multiple=True, help="Set this tag; repeatable.")
+_link = click.option("--link", "links", type=Pair(), multiple=True, help="Where to read more: label=address; again.")
+
+
 @model.command()
 @click.argument("model")
-@click.option("--description", "-m", help="What it is for.")
-@click.option("--task", help="What it does, such as text-classification; empty for none.")
-@click.option("--owner", help="The member who answers for it.")
+@_description
+@_task
+@_tag
+@_link
 @json_option
 @client_command
-def change(client: Flotilla, /, model: str, as_json: bool, **given: str | None) -> None:
-    """Change what is said about MODEL; what is not named stays."""
+def create(
+    client: Flotilla, /, model: str, tags: tuple[Said, ...], links: tuple[Said, ...], as_json: bool, **given: str | None
+) -> None:
+    """Make MODEL, empty; you own it. A push makes one that is not there, too."""
     facts = {name: value for name, value in given.items() if value is not None}
-    if not facts:
-        raise click.UsageError("Say what to change: --description, --task, --owner.")
-    changed = client.catalog.update(model, **facts)
+    made = client.catalog.create(model, **facts, tags=dict(tags), links=_labelled(dict(links)))
+    show(made, as_json, lambda: table(_facts(made), ["FACT", "VALUE"]))
+
+
+@model.command()
+@click.argument("model")
+@_description
+@_task
+@click.option("--owner", help="The member who answers for it.")
+@_tag
+@click.option("--without-tag", multiple=True, metavar="NAME", help="Take it away; repeatable.")
+@_link
+@click.option("--without-link", multiple=True, metavar="LABEL", help="Take it away; repeatable.")
+@json_option
+@client_command
+def change(
+    client: Flotilla,
+    /,
+    model: str,
+    tags: tuple[Said, ...],
+    without_tag: tuple[str, ...],
+    links: tuple[Said, ...],
+    without_link: tuple[str, ...],
+    as_json: bool,
+    **given: str | None,
+) -> None:
+    """Change what is said about MODEL; what is not named stays."""
+    facts: Json = {name: value for name, value in given.items() if value is not None}
+    if not (facts or tags or without_tag or links or without_link):
+        raise click.UsageError("Say what to change: --description, --task, --owner, --tag, --link.")
+    changed = client.catalog.change(
+        model, lambda seen: {**facts, **_merged(seen, dict(tags), without_tag, dict(links), without_link)}
+    )
     show(changed, as_json, lambda: table(_facts(changed), ["FACT", "VALUE"]))
 
 
@@ -119,6 +179,27 @@ def download(client: Flotilla, model: str, version: str, paths: tuple[str, ...],
     if missing:
         raise CommandFailed(f"{model} {version} has no file {', '.join(sorted(missing))}.", Exit.FAILED)
     show([str(path) for path in written], as_json, lambda: "\n".join(str(path) for path in written))
+
+
+def _merged(
+    seen: Json, tags: dict[str, str], without_tag: tuple[str, ...], links: dict[str, str], without_link: tuple[str, ...]
+) -> Json:
+    """Return the tags and links that are there then, as far as they change."""
+    facts: Json = {}
+    if tags or without_tag:
+        facts["tags"] = {name: value for name, value in {**seen["tags"], **tags}.items() if name not in without_tag}
+    if links or without_link:
+        there = {link["label"]: link["url"] for link in seen["links"]} | links
+        facts["links"] = _labelled({label: url for label, url in there.items() if label not in without_link})
+    return facts
+
+
+def _labelled(links: dict[str, str]) -> list[Json]:
+    return [{"label": label, "url": url} for label, url in links.items()]
+
+
+def _pairs(tags: dict[str, str]) -> str:
+    return ",".join(f"{name}={value}" if value else name for name, value in sorted(tags.items())) or "-"
 
 
 def _facts(found: Json) -> list[list[Any]]:

@@ -12,7 +12,8 @@ from flotilla.commands.deployments import wanted_routes
 from flotilla.commands.fact_options import VersionFacts, fact_options
 from flotilla.commands.following import Outcome, following, json_lines_option, timeout_option
 from flotilla.commands.upload_bar import UploadBar
-from flotilla.sdk import Flotilla, FollowFailed, PushRecord, Step
+from flotilla.sdk import Flotilla, FolderRefused, FollowFailed, PushRecord, Step
+from flotilla.sdk.folder import files_in
 from flotilla.sdk.quantities import counted, size
 
 
@@ -33,6 +34,7 @@ class FileOrAddress(click.Path):
 @click.argument("model")
 @click.argument("path", type=FileOrAddress())
 @fact_options
+@click.option("--follow-links", is_flag=True, help="Send the files that links in the folder name.")
 @click.option("--resume/--no-resume", default=True, help="Go on with the same push that was killed; on by default.")
 @click.option("--wait/--no-wait", default=True, show_default=True, help="Follow checks, approval and rollout.")
 @click.option("--alias", help="Then point this alias at the version.")
@@ -49,6 +51,7 @@ def push(
     model: str,
     path: Path | str,
     facts: VersionFacts,
+    follow_links: bool,
     resume: bool,
     wait: bool,
     alias: str | None,
@@ -71,7 +74,7 @@ def push(
     """
     if not wait and (alias or fleet):
         raise click.UsageError("--alias and --deploy need the checks to have passed, so they do not go with --no-wait.")
-    files = files_of(path) if isinstance(path, Path) else {}
+    files = files_of(path, follow_links=follow_links) if isinstance(path, Path) else {}
     with (
         following(as_json, json_lines, lambda done: _sentence(model, done)) as outcome,
         _record(client, model, files, facts, resume) as record,
@@ -152,13 +155,15 @@ def deploy_and_follow(client: Flotilla, outcome: Outcome, follower: Any, answer:
         raise
 
 
-def files_of(path: Path) -> dict[str, Path]:
+def files_of(path: Path, *, follow_links: bool = False) -> dict[str, Path]:
     """Return path inside the version -> local file. A single file of a known kind gets the name that nodes expect."""
     if path.is_dir():
-        files = {str(file.relative_to(path)): file for file in sorted(path.rglob("*")) if file.is_file()}
-        if not files:
-            raise CommandFailed(f"{path} holds no files.")
-        return files
+        try:
+            return files_in(path, follow_links=follow_links)
+        except FolderRefused as refused:
+            raise CommandFailed(str(refused)) from None
+        except OSError as error:
+            raise CommandFailed(f"{error.filename} cannot be read: {error.strerror}.") from None
     return {"model.onnx" if path.suffix == ".onnx" else path.name: path}
 
 

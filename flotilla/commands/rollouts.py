@@ -27,6 +27,22 @@ def list_all(client: Flotilla, model: str, fleet: str, as_json: bool) -> None:
     show(found, as_json, lambda: table(rows, ["ID", "KIND", "PHASE", "BY", "BEGUN", "REASON"]))
 
 
+@rollouts.command("show")
+@click.argument("rollout")
+@json_option
+@client_command
+def show_one(client: Flotilla, rollout: str, as_json: bool) -> None:
+    """Show what ROLLOUT (an id) changes, and how it stands."""
+    found = client.rollouts.get(rollout)
+    rows = [[name, value] for name, value in found.items() if not isinstance(value, dict | list) and value is not None]
+    rows += [
+        [when, f"version {route['version']} config {route['config']} {route['role']} {route['weight']} %"]
+        for when, spec in (("before", found["spec_from"]), ("after", found["spec_to"]))
+        for route in spec.get("routes", [])
+    ]
+    show(found, as_json, lambda: table(rows, ["FACT", "VALUE"]))
+
+
 @rollouts.command()
 @click.argument("rollout")
 @json_option

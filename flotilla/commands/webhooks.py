@@ -41,6 +41,47 @@ def create(client: Flotilla, name: str, url_file: IO[str], events: tuple[str, ..
 
 @webhooks.command()
 @click.argument("name")
+@click.option("--name", "other_name", help="Another name.")
+@click.option("--url-file", type=click.File("r"), help="File with another address; - for standard input.")
+@click.option("--event", "-e", "events", multiple=True, help="Only these from now on: name or group.")
+@click.option("--format", type=click.Choice(["standard", "slack"]))
+@click.option("--on/--off", "is_enabled", default=None, help="Off: nothing is sent until it is on again.")
+@json_option
+@client_command
+def change(
+    client: Flotilla,
+    /,
+    name: str,
+    other_name: str | None,
+    url_file: IO[str] | None,
+    events: tuple[str, ...],
+    format: str | None,
+    is_enabled: bool | None,
+    as_json: bool,
+) -> None:
+    """Change webhook NAME; what is not named stays."""
+    url = url_file.read().strip() if url_file is not None else None
+    given = {"name": other_name, "url": url, "events": [*events] or None, "format": format, "is_enabled": is_enabled}
+    facts = {key: value for key, value in given.items() if value is not None}
+    if not facts:
+        raise click.UsageError("Say what to change: --name, --url-file, --event, --format, --on or --off.")
+    changed = client.webhooks.change(name, **facts)
+    show(changed, as_json, lambda: f"{changed['name']} is changed; it is {_state(changed)}.")
+
+
+@webhooks.command("rotate-secret")
+@click.argument("name")
+@json_option
+@client_command
+def rotate_secret(client: Flotilla, name: str, as_json: bool) -> None:
+    """Give webhook NAME a new signing secret and print it, this once; both sign for a while."""
+    made = client.webhooks.rotate_secret(name)
+    until = f"The one before it signs too until {made['previous_secret_until']}."
+    show(made, as_json, lambda: f"Signing secret, told only this once: {made['secret']}\n{until}")
+
+
+@webhooks.command()
+@click.argument("name")
 @json_option
 @client_command
 def test(client: Flotilla, name: str, as_json: bool) -> None:

@@ -4,6 +4,7 @@
 """
 
 from flotilla.sdk.client import ApiError, Flotilla, FollowFailed, OperationFailed, Step
+from flotilla.sdk.folder import FolderRefused, files_in
 from flotilla.sdk.push_record import PushRecord
 
-__all__ = ["ApiError", "Flotilla", "FollowFailed", "OperationFailed", "PushRecord", "Step"]
+__all__ = ["ApiError", "Flotilla", "FolderRefused", "FollowFailed", "OperationFailed", "PushRecord", "Step", "files_in"]

@@ -23,9 +23,20 @@ class Catalog:
         """Return one."""
         return dict(self._transport.send("GET", self._address(model)).json())
 
+    def create(self, model: str, /, **facts: Any) -> Json:
+        """Make one (``description``, ``task``, ``tags``, ``links``) and return it."""
+        return dict(self._transport.send("POST", self._models, json={"slug": model, **facts}, once=True).json())
+
     def update(self, model: str, **facts: Any) -> Json:
         """Change what is said about one (``description``, ``owner``, ``task``, ``tags``...) and return it."""
         return dict(self._transport.change("PATCH", self._address(model), json=facts).json())
+
+    def change(self, model: str, facts_of: Callable[[Json], Json]) -> Json:
+        """Change one to ``facts_of(as it is now)`` and return it; 412 when somebody changed it in between."""
+        seen = self._transport.send("GET", self._address(model))
+        headers = {"If-Match": seen.headers["ETag"]}
+        body = facts_of(dict(seen.json()))
+        return dict(self._transport.send("PATCH", self._address(model), json=body, headers=headers).json())
 
     def archive(self, model: str) -> Json:
         """Put one away, which serves nowhere, and return it."""

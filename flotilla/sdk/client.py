@@ -120,9 +120,9 @@ class Flotilla:
         """End the token that this client uses."""
         self._transport.send("POST", "me/revoke-token")
 
-    def models(self) -> list[Json]:
-        """Return the models of the project, newest first."""
-        return list(self._pages(self._models))
+    def models(self, **filters: str) -> list[Json]:
+        """Return the models of the project, newest first; ``filters`` are those of the API (``search``, ``tag``...)."""
+        return list(self._pages(self._models, filters))
 
     def ensure_model(self, model: str, description: str = "") -> Json:
         """Return the model, making it when it does not exist."""

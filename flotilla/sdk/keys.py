@@ -62,6 +62,10 @@ class Keys:
         }
         return dict(self._transport.send("POST", _BASE, json=body).json())
 
+    def change(self, key: str, /, **facts: Any) -> Json:
+        """Change one (``name``, ``allowed_networks``, ``expires_at``; the rest stays) and return it."""
+        return dict(self._transport.change("PATCH", f"{_BASE}{self.get(key)['id']}/", json=facts).json())
+
     def rotate(self, key: str, *, overlap_hours: int = 24) -> Json:
         """Give one a new secret, in ``token``; the present one works for ``overlap_hours`` beside it."""
         address = f"{_BASE}{self.get(key)['id']}/rotate"

@@ -39,6 +39,14 @@ class Webhooks:
         body = {"project": self._project, "name": name, "url": url, "events": [*events], "format": format}
         return dict(self._transport.send("POST", _BASE, json=body).json())
 
+    def change(self, name: str, /, **facts: Any) -> Json:
+        """Change one (``name``, ``url``, ``events``, ``format``, ``is_enabled``; the rest stays) and return it."""
+        return dict(self._transport.change("PATCH", f"{_BASE}{self.get(name)['id']}/", json=facts).json())
+
+    def rotate_secret(self, name: str) -> Json:
+        """Return a new ``secret``, told only this once; the present one signs too until ``previous_secret_until``."""
+        return dict(self._transport.send("POST", f"{_BASE}{self.get(name)['id']}/rotate-secret").json())
+
     def delete(self, name: str) -> None:
         """Delete one with the log of its deliveries."""
         self._transport.change("DELETE", f"{_BASE}{self.get(name)['id']}/")

@@ -12,9 +12,9 @@ import pytest
 from click.testing import CliRunner
 
 from flotilla.cli import main
-from registry.models import ModelVersion
+from registry.models import ModelVersion, Upload
 from registry.services import cards
-from tests.console.conftest import Cast, RunningConsole
+from tests.console.conftest import Cast, RunningConsole, join_node
 
 Run = Callable[..., Any]
 
@@ -116,6 +116,54 @@ def test_a_push_says_where_a_version_comes_from(run: Run, shared_cast: Cast, tmp
     assert [row["model"] for row in lineage["ancestors"]] == ["owl"]
     assert "into  finch" in run("version", "lineage", "owl", "1")
     assert "is not VERSION" in run("push", "finch", str(tmp_path), "--parent", "owl:", status=2)
+
+
+def test_models_are_made_described_and_found(run: Run) -> None:
+    paper = "https://papers.example/a?b=c"
+    said = ("--task", "object-detection", "--tag", "team=vision", "--tag", "beta=", "--link", f"Paper={paper}")
+    made = run("model", "create", "heron", *said, "--json")
+    assert (made["tags"], made["task"]) == ({"team": "vision", "beta": ""}, "object-detection")
+    assert made["links"] == [{"label": "Paper", "url": paper}]
+    assert "Say what to change" in run("model", "change", "heron", status=2)
+    change = ("--tag", "team=birds", "--without-tag", "beta", "--without-link", "Paper", "-m", "Finds herons.")
+    changed = run("model", "change", "heron", *change, "--json")
+    assert (changed["tags"], changed["links"], changed["description"]) == ({"team": "birds"}, [], "Finds herons.")
+    assert changed["task"] == "object-detection"
+    run("model", "create", "egret")
+    assert [row["slug"] for row in run("models", "--tag", "team=birds", "--json")] == ["heron"]
+    assert [row["slug"] for row in run("models", "--search", "herons", "--owner", "bob", "--json")] == ["heron"]
+    assert run("models", "--state", "archived", "--json") == []
+    assert "is not NAME=VALUE" in run("model", "create", "ibis", "--tag", "team", status=2)
+
+
+def test_a_push_sends_no_links_unasked_and_begins_no_version_for_them(run: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (tmp_path / "elsewhere").write_bytes(b"weights")
+    (folder / "model.onnx").symlink_to(tmp_path / "elsewhere")
+    assert "model.onnx is a link" in run("push", "finch", str(folder), "--no-wait", status=1)
+    assert not ModelVersion.objects.exists()
+    run("push", "finch", str(folder), "--follow-links", "--no-wait")
+    assert Upload.objects.get(version__model__slug="finch").path == "model.onnx"
+
+
+def test_a_config_is_judged_with_what_it_would_change(run: Run, shared_cast: Cast, tmp_path: Path) -> None:
+    shared_cast.environment("development", approvals=0)
+    join_node(shared_cast, environment="development")
+    shared_cast.ready_version()
+    file = tmp_path / "config.pbtxt"
+    file.write_text(run("config", "get", "finch"))
+    assert run("config", "check", "finch", str(file)) == "The config is valid.\n"
+    run("deploy", "finch", "-v", "1", "--no-wait")
+    assert "finch on development: it serves already; nothing would change." in run(
+        "config", "check", "finch", str(file)
+    )
+    file.write_text(file.read_text().replace("max_batch_size: 8", "max_batch_size: 4"))
+    (effect,) = run("config", "check", "finch", str(file), "--json")["affects"]
+    assert (effect["configs"], effect["nodes"], effect["is_same"]) == ([1], ["node-1"], False)
+    assert "node-1 would load it beside what serves, then switch" in run("config", "check", "finch", str(file))
+    file.write_text("max_batch_sise: 4")
+    assert run("config", "check", "finch", str(file), "--json", status=1)["affects"] == []
 
 
 def test_versions_are_put_away_and_brought_back(run: Run, shared_cast: Cast) -> None:

@@ -39,6 +39,12 @@ def test_stages_say_what_a_rollout_waits_for(run: Run, rollout: str) -> None:
     assert "no such rollout" in run("rollouts", "stages", "0" * 8 + rollout[8:], status=1)
 
 
+def test_one_says_what_it_changes(run: Run, rollout: str) -> None:
+    found = run("rollouts", "show", rollout, "--json")
+    assert (found["id"], found["kind"], found["spec_from"].get("routes", [])) == (rollout, "deploy", [])
+    assert "version 1 config 1 live 100 %" in run("rollouts", "show", rollout)
+
+
 def test_list_names_what_is_steered(run: Run, rollout: str) -> None:
     assert [row["id"] for row in run("rollouts", "list", "finch", "--json")] == [rollout]
     assert "bob" in run("rollouts", "list", "finch")

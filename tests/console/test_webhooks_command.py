@@ -76,11 +76,18 @@ def test_make_test_look_replay_and_delete(run: Run) -> None:
         [delivery] = run("deliveries", "chat", "--state", "delivered", "--json")
         again = run("replay", "chat", delivery["id"], "--json")
         assert again["message_id"] == delivery["message_id"]
+        changed = run("change", "chat", "--name", "talk", "-e", "model.*", "--off", "--json")
+        assert (changed["name"], changed["events"], changed["is_enabled"]) == ("talk", ["model.*"], False)
+        assert changed["format"] == "standard"
+        assert run("change", "talk", "--name", "chat", "--on") == "chat is changed; it is active.\n"
+        assert "Say what to change" in run("change", "chat", status=2)
         receiver.answer = b"HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n"
         assert "It answered 503." in run("test", "chat", status=1)
     for headers, body in receiver.requests:
         signed = domain.sign(made["secret"], headers["webhook-id"], int(headers["webhook-timestamp"]), body)
         assert headers["webhook-signature"] == signed
+    renewed = run("rotate-secret", "chat", "--json")
+    assert renewed["secret"] not in ("", made["secret"]) and renewed["previous_secret_until"]
     assert "failing" in run("list") and made["secret"] not in run("list")
     assert "version.nothing" in run(
         "create", "x", "--url-file", "-", "-e", "version.nothing", given="https://example.com/", status=1

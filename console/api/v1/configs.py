@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from django.utils import timezone
 from django.utils.translation import gettext as _
 from drf_spectacular.utils import OpenApiParameter, PolymorphicProxySerializer, extend_schema
 from rest_framework.request import Request
@@ -18,6 +19,7 @@ from console.api.v1.serializers.catalog import (
     ConfigComment,
     ConfigCopyWrite,
     ConfigDetail,
+    ConfigEffectSerializer,
     ConfigReportSerializer,
     ConfigSerializer,
     ConfigWrite,
@@ -29,6 +31,7 @@ from registry.errors import ValidationFailed
 from registry.models import ConfigRevision, RegisteredModel
 from registry.selectors import configs as selectors
 from registry.selectors import models
+from registry.selectors.config_effects import config_effects
 from registry.selectors.versions import version_by_number
 from registry.services import configs as services
 from registry.services.config_copies import config_copy, config_revert, config_text_diff
@@ -69,7 +72,10 @@ class ConfigValidate(ApiView):
         if given["version"] is not None:
             given["version"] = version_by_number(self.model, given["version"])
         report = services.config_check(model=self.model, **given)
-        return Response(dataclasses.asdict(report))
+        known = report.ok and report.body is not None
+        effects = config_effects(self.model, report.body or {}, report.digest, timezone.now()) if known else ()
+        affects = ConfigEffectSerializer(effects, many=True).data
+        return Response({**dataclasses.asdict(report), "affects": affects})
 
 
 class ConfigItem(ApiView):

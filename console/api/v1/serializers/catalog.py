@@ -467,8 +467,26 @@ class FieldProblem(serializers.Serializer[Any]):
     message = serializers.CharField()
 
 
+class ConfigEffectSerializer(serializers.Serializer[Any]):
+    """What a config would do to a deployment of the model, if it were deployed there.
+
+    ``configs`` serve there now. ``is_same``: nothing changes. Else each node loads it beside what serves, then
+    switches. ``only_instances``: a node that serves from a folder of its own would change it in place.
+    """
+
+    deployment = serializers.UUIDField(source="deployment.pk")
+    served_name = serializers.CharField(source="deployment.served_name")
+    fleet = serializers.CharField(source="deployment.fleet.slug")
+    environment = serializers.CharField(source="deployment.fleet.environment.slug")
+    configs = serializers.ListField(child=serializers.IntegerField())
+    nodes = serializers.ListField(child=serializers.CharField())
+    is_same = serializers.BooleanField()
+    only_instances = serializers.BooleanField()
+    request_rate = serializers.FloatField()
+
+
 class ConfigReportSerializer(serializers.Serializer[Any]):
-    """What the contract says about a config."""
+    """What the contract says about a config, and what deploying it would do on the nodes; nothing of a wrong one."""
 
     ok = serializers.BooleanField()
     errors = FieldProblem(many=True)  # type: ignore[assignment]
@@ -476,6 +494,7 @@ class ConfigReportSerializer(serializers.Serializer[Any]):
     body = serializers.DictField(allow_null=True)
     pbtxt = serializers.CharField()
     digest = serializers.CharField()
+    affects = ConfigEffectSerializer(many=True)
 
 
 class FieldChangeSerializer(serializers.Serializer[Any]):
