@@ -21,8 +21,10 @@ from django.utils.translation import ngettext
 from console.templatetags.tones import tone_of
 from registry.domain.checks import check_kind
 from registry.domain.durations import minutes_text
+from registry.domain.version_facts import is_address
 
 register = template.Library()
+register.filter(is_address)
 
 
 @register.simple_tag

@@ -50,7 +50,7 @@ class Window(click.ParamType[dict[str, Any]]):
 
 @click.group()
 def environments() -> None:
-    """Say when changes may start in an environment."""
+    """Make environments, and say when changes may start in them."""
 
 
 @environments.command("list")
@@ -73,6 +73,20 @@ def show_one(client: Flotilla, name: str, at: str, as_json: bool) -> None:
     found = client.environments.get(name)
     opening = client.environments.windows(name, at)
     show({**found, "opening": opening}, as_json, lambda: _described(found, opening))
+
+
+@environments.command()
+@click.argument("name")
+@click.option("--title", default="", help="What people read; the short name, unless given.")
+@click.option(
+    "--approvals", type=click.IntRange(0, 10), default=1, show_default=True, help="How many approve; 0: none."
+)
+@json_option
+@client_command
+def create(client: Flotilla, /, name: str, title: str, approvals: int, as_json: bool) -> None:
+    """Make environment NAME; ``set`` gives it more rules, and ``flotilla fleets create`` nodes."""
+    made = client.environments.create(name, title=title, approvals=approvals)
+    show(made, as_json, lambda: _described(made, client.environments.windows(name)))
 
 
 @environments.command("set")

@@ -17,14 +17,18 @@ _comment = click.option("--comment", "-m", default="", help="Why.")
 
 
 @click.command()
+@click.argument("approval", required=False)
 @click.option("--state", default="open", show_default=True, help="open, applied, rejected, voided...")
 @json_option
 @client_command
-def approvals(client: Flotilla, state: str, as_json: bool) -> None:
-    """List approval requests."""
+def approvals(client: Flotilla, approval: str | None, state: str, as_json: bool) -> None:
+    """List approval requests, or show request APPROVAL: what it would do, its checks, rules and reviews."""
+    if approval is not None:
+        one = client.approval(approval)
+        return show(one, as_json, lambda: f"{_plan_text(client, one)}\n{one['state']} {one['state_reason']}".rstrip())
     found = client.approvals(state)
     rows = ([a["id"], a["model"], a["fleet"], a["requester"], a["plan_digest"][:12], a["state"]] for a in found)
-    show(found, as_json, lambda: table(rows, ["ID", "MODEL", "FLEET", "BY", "PLAN", "STATE"]))
+    return show(found, as_json, lambda: table(rows, ["ID", "MODEL", "FLEET", "BY", "PLAN", "STATE"]))
 
 
 @click.command()

@@ -18,6 +18,7 @@ from flotilla.sdk.configs import Configs
 from flotilla.sdk.environments import Environments
 from flotilla.sdk.facts import Facts
 from flotilla.sdk.fleet import Fleet
+from flotilla.sdk.fleets import Fleets
 from flotilla.sdk.following import Follower, FollowFailed, Step
 from flotilla.sdk.keys import Keys
 from flotilla.sdk.people import Members, People
@@ -92,6 +93,7 @@ class Flotilla:
         self.policies = Policies(self._transport, project)
         self.code = Code(self._transport, project)
         self.environments = Environments(self._transport)
+        self.fleets = Fleets(self._transport)
         self.configs = Configs(self._transport, project)
         self.catalog = Catalog(self._transport, project)
         self.fleet = Fleet(self._transport)

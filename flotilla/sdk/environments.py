@@ -28,6 +28,13 @@ class Environments:
         """
         return dict(self._transport.send("GET", f"{_BASE}{name}/").json())
 
+    def create(self, name: str, *, title: str = "", approvals: int = 1) -> Json:
+        """Make one in which so many people approve a change, 0: nobody has to, and return it."""
+        body = {"slug": name, "name": title or name, "requires_approval": approvals > 0}
+        if approvals:
+            body["required_approvals"] = approvals
+        return dict(self._transport.send("POST", _BASE, json=body, once=True).json())
+
     def update(self, name: str, **rules: Any) -> Json:
         """Change what is given, and return it. Of two who change it at once one is refused (412)."""
         return dict(self._transport.change("PATCH", f"{_BASE}{name}/", json=rules).json())

@@ -21,7 +21,9 @@ def path_problem(path: str) -> str:
         return _("The file name is longer than %(limit)s characters.") % {"limit": MAX_PATH}
     if "\\" in path:
         return _("The file name contains a backslash; use / between folders.")
-    if any(unicodedata.category(character) in {"Cc", "Cs"} for character in path):
+    if any(unicodedata.category(character) == "Cs" for character in path):
+        return _("The file name is no valid Unicode.")
+    if any(unicodedata.category(character) == "Cc" for character in path):
         return _("The file name contains a control character.")
     if path.startswith("/") or (len(path) > 1 and path[1] == ":"):
         return _("The file name must be relative to the version, not absolute.")

@@ -255,6 +255,17 @@ def models_called(config: Mapping[str, Any]) -> dict[str, set[int]]:
     return called
 
 
+def calls_itself(config: Mapping[str, Any], name: str) -> list[dict[str, str]]:
+    """Return the steps of the ensemble of model ``name`` that call the model itself, as ``{"field", "message"}``."""
+    steps = (config.get("ensemble_scheduling") or {}).get("step", [])
+    message = _("The ensemble calls itself: %(name)s.") % {"name": name}
+    return [
+        {"field": f"ensemble_scheduling.step[{index}].model_name", "message": message}
+        for index, step in enumerate(steps)
+        if step.get("model_name") == name
+    ]
+
+
 _SPEC_FIELDS = {"routes", "sticky", "weight_range", "served_name"}
 _ROUTE_FIELDS = {"version", "config", "role", "weight", "sample_percent", "version_id", "config_id"}
 

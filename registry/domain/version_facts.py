@@ -27,6 +27,11 @@ def _text(value: str) -> str:
     return "" if good else _("This takes 1 to %(limit)d visible characters.") % {"limit": MAX_TEXT}
 
 
+def is_address(value: str) -> bool:
+    """Say whether a text is an address that a browser may be sent to."""
+    return not _address(value)
+
+
 def _address(value: str) -> str:
     try:
         parts = urlsplit(value)

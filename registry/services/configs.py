@@ -12,6 +12,7 @@ from django.utils.translation import gettext as _
 
 from registry import telemetry
 from registry.domain.actors import Actor
+from registry.domain.plans import calls_itself
 from registry.errors import Immutable, PermissionDenied, ValidationFailed
 from registry.models import ConfigRevision, ModelVersion, RegisteredModel, VersionState
 from registry.selectors.configs import config_latest
@@ -99,11 +100,13 @@ def config_check(
     if signature is not None and not found:
         found += check_signature(config, signature)
     warnings = [] if signature is not None else [_("No version is ready yet, so inputs and outputs were not compared.")]
+    body = to_json(config, defaults=False)
+    errors = (*(_field_error(error) for error in found), *calls_itself(body, model.slug))
     return ConfigReport(
-        ok=not found,
-        errors=tuple(_field_error(error) for error in found),
+        ok=not errors,
+        errors=errors,
         warnings=tuple(warnings),
-        body=to_json(config, defaults=False),
+        body=body,
         pbtxt=to_pbtxt(config),
         digest=config_digest(config),
     )

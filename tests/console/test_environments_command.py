@@ -33,6 +33,30 @@ def run(shared_cast: Cast, console: RunningConsole) -> Run:
     return call
 
 
+def test_environments_and_fleets_are_made_changed_and_deleted(run: Run) -> None:
+    made = run("environments", "create", "qa", "--title", "Quality", "--approvals", "0", "--json")
+    assert (made["slug"], made["name"], made["requires_approval"]) == ("qa", "Quality", False)
+    assert run("fleets", "create", "lab", "qa", "--label", "zone=a", "--label", "gpu=yes") == "lab: gpu=yes,zone=a\n"
+    assert run("fleets", "change", "lab", "--title", "Lab", "--json")["selector"] == {"zone": "a", "gpu": "yes"}
+    assert run("fleets", "change", "lab", "--label", "zone=b") == "lab: zone=b\n"
+    assert "Say what to change" in run("fleets", "change", "lab", status=2)
+    assert [one["slug"] for one in run("fleets", "list", "--json") if one["environment"] == "qa"] == ["lab"]
+    assert "zone=b" in run("fleets", "list") and "Lab" in run("fleets", "list")
+    assert run("fleets", "delete", "lab", "--yes") == "lab is deleted.\n"
+    assert "qa is deleted" in run("environments", "delete", "qa", "--yes")
+    assert "not_found" in run("fleets", "create", "lab", "qa", status=1)
+
+
+def test_a_request_is_read_before_anybody_decides(run: Run) -> None:
+    run("deploy", "finch", "-v", "1", "-f", "production", "-m", "For the fair", "--no-wait")
+    (request,) = run("approvals", "--json")
+    said = run("approvals", request["id"])
+    assert "“For the fair”" in said and f"plan {request['plan_digest']}" in said
+    assert "before: nothing" in said and "config 1, the first here" in said
+    assert "no verified signature" in said and "unmet" in said and said.splitlines()[-1] == "open"
+    assert run("approvals", request["id"], "--json")["versions"][0]["number"] == 1
+
+
 def test_rules_are_set_and_shown(run: Run) -> None:
     rules = ("--approvals", "2", "--approver-role", "operator", "--require", "smoke:warn", "--wait", "2h")
     weekend = "weekend: 0 18 * * FRI for 62h Europe/Berlin"

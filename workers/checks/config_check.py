@@ -6,6 +6,7 @@ from pathlib import Path
 
 from django.utils.translation import gettext as _
 
+from registry.domain.plans import calls_itself
 from registry.models import ConfigRevision, ModelVersion
 from registry.selectors.configs import config_latest
 from serving_node.contract.errors import ContractError
@@ -17,6 +18,7 @@ from serving_node.contract.model_config import (
     normalise,
     parse_json,
     parse_pbtxt,
+    to_json,
     validate,
 )
 from serving_node.contract.signature import ModelSignature
@@ -86,7 +88,8 @@ def _contradictions(config: ModelConfig, signature: ModelSignature) -> list[dict
         errors = check_signature(full, signature)
     except ContractError as error:
         errors = [error]
-    return [{"field": error.field, "message": error.message} for error in errors]
+    problems = [{"field": error.field, "message": error.message} for error in errors]
+    return problems + calls_itself(to_json(config, defaults=False), config.name)
 
 
 def _compare_stored(stored: ConfigRevision, signature: ModelSignature, finding: Finding) -> None:

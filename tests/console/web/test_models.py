@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from registry.models import ModelCard, Project, RegisteredModel
+import pytest
+
+from registry.models import ModelCard, ModelVersion, Project, RegisteredModel
 from registry.services import models
+from tests.console.conftest import Cast
 from tests.console.web.conftest import Browse, Served
 
 MODEL = "/p/wren/models/finch/"
@@ -91,3 +94,17 @@ def test_quotas_are_bars_and_site_administrators_change_them(served: Served, bro
     assert "Nothing more fits." in alice.get(address).text
     assert alice.post(address, {**given, "versions": "3"}).status_code == 422
     assert browse("charlie").get(address).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("dataset", "shown"),
+    [
+        ("https://data.example/birds", '<a class="link" href="https://data.example/birds"'),
+        ("birds 2026", "<dd>birds 2026</dd>"),
+        ("javascript:alert(1)", "<dd>javascript:alert(1)</dd>"),
+    ],
+)
+def test_a_dataset_that_is_an_address_is_a_link(cast: Cast, browse: Browse, dataset: str, shown: str) -> None:
+    version = cast.ready_version()
+    ModelVersion.objects.filter(pk=version.pk).update(source={"dataset": dataset})
+    assert shown in browse("vera").get("/p/wren/models/finch/versions/1/").text

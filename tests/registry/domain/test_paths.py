@@ -13,6 +13,11 @@ def test_good_paths_are_kept(path: str) -> None:
     assert require_path(path) == path
 
 
+def test_a_name_that_is_no_unicode_is_called_that() -> None:
+    assert path_problem("caf\udce9.onnx") == "The file name is no valid Unicode."
+    assert path_problem("a\x01b") == "The file name contains a control character."
+
+
 @pytest.mark.parametrize(
     "path",
     [

@@ -9,6 +9,7 @@ from registry.domain.plans import (
     Applied,
     DeploymentSpec,
     RouteSpec,
+    calls_itself,
     inside_range,
     plan_document,
     rollback_target,
@@ -150,3 +151,11 @@ def test_roll_back_twice_never_goes_forth() -> None:
     steps = history(("deploy", V1), ("deploy", V2), ("deploy", v3), ("rollback", V2))
     assert rollback_target(steps) == V1
     assert rollback_target(history(("deploy", V1), ("deploy", V2), ("rollback", V1))) is None
+
+
+def test_an_ensemble_that_calls_itself_is_named_by_its_step() -> None:
+    body = {"ensemble_scheduling": {"step": [{"model_name": "other"}, {"model_name": "me"}]}}
+    assert calls_itself(body, "me") == [
+        {"field": "ensemble_scheduling.step[1].model_name", "message": "The ensemble calls itself: me."}
+    ]
+    assert calls_itself(body, "third") == [] and calls_itself({}, "me") == []

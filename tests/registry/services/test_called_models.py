@@ -52,6 +52,14 @@ def plan(world: Any, model: RegisteredModel, fleet: Any) -> Any:
     return deployment_plan(model=model, fleet=fleet, spec=world.spec(FIRST), actor=world.actor(world.carol))
 
 
+def test_an_ensemble_that_calls_itself_is_not_stored(world: Any) -> None:
+    with pytest.raises(ValidationFailed) as caught:
+        ensemble(world, "outer", step("inner"), step("outer"))
+    assert [*caught.value.errors] == [
+        {"field": "ensemble_scheduling.step[1].model_name", "message": "The ensemble calls itself: outer."}
+    ]
+
+
 def test_an_ensemble_needs_its_models_on_the_fleet(world: Any) -> None:
     inner = world.model("inner")
     world.ready(inner)
