@@ -54,9 +54,9 @@ def plan(world: Any, model: RegisteredModel, fleet: Any) -> Any:
 
 def test_an_ensemble_that_calls_itself_is_not_stored(world: Any) -> None:
     with pytest.raises(ValidationFailed) as caught:
-        ensemble(world, "outer", step("inner"), step("outer"))
+        ensemble(world, "outer", step("outer"))
     assert [*caught.value.errors] == [
-        {"field": "ensemble_scheduling.step[1].model_name", "message": "The ensemble calls itself: outer."}
+        {"field": "ensemble_scheduling.step[0].model_name", "message": "The ensemble calls itself: outer."}
     ]
 
 
