@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from django.conf import settings
 from django.db import models
 from django.utils.translation import gettext_lazy as _
@@ -181,6 +183,11 @@ class ApprovalRequest(Row):
             models.Index(fields=["project", "state"], name="approval_inbox"),
             models.Index(fields=["due_at"], condition=models.Q(state__in=["open", "approved"]), name="approval_due"),
         ]
+
+    @property
+    def starts_at(self) -> datetime | None:
+        """When an approved one starts by itself. An open one is only looked at again then, which says nothing."""
+        return self.due_at if self.state == ApprovalState.APPROVED else None
 
     def __str__(self) -> str:
         return f"{self.deployment}: plan {self.plan_digest[:12]}"

@@ -233,6 +233,9 @@ def test_required_checks_hold_up_until_they_pass(world: Any, time: Clock) -> Non
     assert approval.state == "open"
     detail = approval_detail(world.actor(world.bob), approval)
     assert detail.verdict.reasons == ("The check “Smoke inference” of v1: running.",)
+    # It looks again by itself, which is no time at which it starts.
+    assert approval.due_at is not None
+    assert approval.starts_at is None
     time.forward(minutes=1)
     approvals_advance()
     approval.refresh_from_db()

@@ -22,6 +22,7 @@ class ApprovalSerializer(serializers.ModelSerializer[ApprovalRequest]):
     model = serializers.CharField(source="deployment.model.slug", read_only=True)
     fleet = serializers.CharField(source="deployment.fleet.slug", read_only=True)
     bypassed_by = serializers.CharField(source="bypassed_by.username", read_only=True, allow_null=True, default=None)
+    due_at = serializers.DateTimeField(source="starts_at", read_only=True, allow_null=True, default=None)
 
     class Meta:
         model = ApprovalRequest
