@@ -48,7 +48,10 @@ def _page(request: HttpRequest, approval_id: uuid.UUID, form: ReviewForm, status
     one = selectors.approval_get(actor, approval_id)
     detail = selectors.approval_detail(actor, one)
     waits = one.state in WAITING
-    body = {"decision": "approve", "comment": "", "plan_digest": one.plan_digest}
+    # What the form offers: whoever may not decide, or comes when it is over, comments.
+    body = {"decision": "comment", "comment": _("What I think of it.")}
+    if one.state == ApprovalState.OPEN and detail.may_review:
+        body = {"decision": "approve", "comment": "", "plan_digest": one.plan_digest}
     context = {
         "approval": one,
         "detail": detail,

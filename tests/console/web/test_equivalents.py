@@ -16,11 +16,10 @@ from tests.console.web.conftest import Browse, Served
 
 # A form about the person at the browser alone, and two whose call stands in the answer, with what was typed.
 WITHOUT_A_CALL = {"password", "deploy", "try"}
-# Calls that need what the reader has: a node, a key; and one that the reader is told not to make.
+# Calls that need what the reader has: a node, a key.
 REFUSED = {
     "measurements: POST measurements/": "not_found",
     "signing: POST signing-keys/": "validation_failed",
-    "approval: POST reviews/": "permission_denied",
 }
 
 
