@@ -8,22 +8,10 @@ import click
 
 from flotilla.commands.context import client_command, json_option, show, table
 from flotilla.commands.environments import Length
+from flotilla.commands.pairs import Pair
 from flotilla.sdk import Flotilla
 
 Json = dict[str, Any]
-
-
-class Label(click.ParamType[tuple[str, str]]):
-    """A label as text: ``zone=a``."""
-
-    name = "label"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
-        """Return name and value."""
-        label, equals, text = str(value).partition("=")
-        if not equals or not label.strip():
-            self.fail("Write it such as zone=a.", param, ctx)
-        return label.strip(), text.strip()
 
 
 @click.group()
@@ -98,7 +86,7 @@ def join_tokens(client: Flotilla, as_json: bool) -> None:
 
 
 @fleet.command("join-token")
-@click.option("--label", "labels", type=Label(), multiple=True, help="A label of the node that joins; again for more.")
+@click.option("--label", "labels", type=Pair(), multiple=True, help="A label of the node that joins; again for more.")
 @click.option("--valid", type=Length(), default="24h", show_default=True, help="How long it may be used: 12h, 2d.")
 @json_option
 @client_command

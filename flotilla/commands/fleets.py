@@ -7,11 +7,11 @@ from typing import Any
 import click
 
 from flotilla.commands.context import client_command, json_option, show, table
-from flotilla.commands.fleet import Label
+from flotilla.commands.pairs import Pair
 from flotilla.sdk import Flotilla
 
 _title = click.option("--title", help="What people read; the short name, unless given.")
-_labels = click.option("--label", "labels", type=Label(), multiple=True, help="Nodes carry this label; again for more.")
+_labels = click.option("--label", "labels", type=Pair(), multiple=True, help="Nodes carry this label; again for more.")
 
 
 @click.group()

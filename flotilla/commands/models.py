@@ -9,23 +9,11 @@ import click
 
 from flotilla.commands.context import CommandFailed, client_command, json_option, show, table
 from flotilla.commands.exit_codes import Exit
+from flotilla.commands.pairs import Pair
 from flotilla.sdk import Flotilla
 
 Json = dict[str, Any]
 Said = tuple[str, str]
-
-
-class Pair(click.ParamType[Said]):
-    """``NAME=VALUE``; the value may be empty."""
-
-    name = "name=value"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Said:
-        """Return name and value."""
-        key, equals, text = str(value).partition("=")
-        if not equals or not key.strip():
-            self.fail(f"{value!r} is not NAME=VALUE.", param, ctx)
-        return key.strip(), text.strip()
 
 
 @click.command()

@@ -10,6 +10,7 @@ import pytest
 
 from flotilla.sdk import FolderRefused, files_in
 from flotilla.sdk import folder as module
+from registry.domain import paths
 
 
 def test_files_come_with_their_paths_in_order(tmp_path: Path) -> None:
@@ -74,3 +75,7 @@ def test_too_many_files_and_none_are_refused(tmp_path: Path, monkeypatch: pytest
         (tmp_path / name).touch()
     with pytest.raises(FolderRefused, match="more than 2 files"):
         files_in(tmp_path)
+
+
+def test_the_most_files_of_a_version_are_those_of_the_console() -> None:
+    assert module.MAX_FILES == paths.MAX_FILES
